@@ -20,6 +20,8 @@ EXPECTED_TOTAL = "expected-total"
 BOUGHT = "ask/"
 """How the steps begin that a session has bought. Their axes stand for classes of cells, and no strategy learns from them."""
 
+_FOR = "@"
+
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
@@ -83,3 +85,22 @@ class Selection:
             raise LedgerDamaged(
                 f"the stored output of step {step} is not a valid selection; restore the ledger from a backup"
             ) from None
+
+
+def step_for(step: str, analyst: str | None) -> str:
+    """Return the name under which a step is charged for an analyst.
+
+    >>> step_for("ask/9f86/1", "ada"), step_for("ask/9f86/1", None)
+    ('ask/9f86/1@ada', 'ask/9f86/1')
+    """
+    return step if analyst is None else f"{step}{_FOR}{analyst}"
+
+
+def analyst_of(step: str) -> str | None:
+    """Return the analyst for whom a step is charged; None for the run's own steps.
+
+    >>> analyst_of("ask/9f86/1@ada"), analyst_of("ask/9f86/1"), analyst_of("round 1 of a@b")
+    ('ada', None, None)
+    """
+    asked, found, analyst = step.rpartition(_FOR)
+    return analyst if found and asked.startswith(BOUGHT) else None

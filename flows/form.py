@@ -1,19 +1,21 @@
 """The form that starts a run in the Prefect UI: its fields and their limits.
 
 Every field but the first may stay empty, which means "as the registered spec declares". The schema describes an optional field as
-a plain number or text, because the UI would draw its real type, "null or a number", as two tabs. Prefect's API enforces the limits
-before a run starts, and the flow enforces them again. The form does not show limits, so the help texts in the flow's docstring
-state them.
+a plain number or text, because the UI would draw its real type, "null or a number", as two tabs. The form marks a value outside its
+limits, Prefect's API rejects it before a run starts, and the flow enforces the limits again. The form does not show limits, so the
+help texts in the flow's docstring state them. `flows/pages/form.py` fills in what a spec declares.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from inspect import signature
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
+from dpcore.session.questions import MOST_QUERIES
+from dpcore.spec.release import NAME
 from dpcore.steward.registry import registered_names
 from flows.prefect_compat import ParameterSchema, parameter_schema
 
@@ -22,8 +24,11 @@ MOST_DELTA = 1e-3
 MOST_ROWS = 10**9
 MOST_COLUMNS = 8
 MOST_NOTE = 500
+MOST_QUERY = 10_000
 
 AS_DECLARED = "as declared"
+
+Fill: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class _WithoutNull(dict[str, Any]):
@@ -48,8 +53,13 @@ class _FieldSchema:
         return _WithoutNull(self.description)
 
 
+def _limited(kind: str, **limits: float) -> dict[str, Any]:
+    """Return a field's type and limits. The UI drops limits unless they are inside `allOf`, and then would mark no wrong value."""
+    return {"type": kind, "allOf": [limits]}
+
+
 class _RegisteredNames:
-    """Offers the specs that are registered when the flow is deployed as the choices of a field."""
+    """Offers the specs that are registered when the flow is deployed as the choices of a field, unless the form is for one of them."""
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         schema = handler(core_schema)
@@ -65,19 +75,19 @@ def _none_if_as_declared(value: Any) -> Any:
 ReleaseName = Annotated[str, _RegisteredNames()]
 Epsilon = Annotated[
     Annotated[float, Field(gt=0, le=MOST_EPSILON)] | None,
-    _FieldSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MOST_EPSILON}),
+    _FieldSchema(_limited("number", exclusiveMinimum=0, maximum=MOST_EPSILON)),
 ]
 Delta = Annotated[
     Annotated[float, Field(ge=0, le=MOST_DELTA)] | None,
-    _FieldSchema({"type": "number", "minimum": 0, "maximum": MOST_DELTA}),
+    _FieldSchema(_limited("number", minimum=0, maximum=MOST_DELTA)),
 ]
 Rows = Annotated[
     Annotated[int, Field(ge=1, le=MOST_ROWS)] | None,
-    _FieldSchema({"type": "integer", "minimum": 1, "maximum": MOST_ROWS}),
+    _FieldSchema(_limited("integer", minimum=1, maximum=MOST_ROWS)),
 ]
 WorkloadSize = Annotated[
     Annotated[int, Field(ge=1, le=MOST_COLUMNS)] | None,
-    _FieldSchema({"type": "integer", "minimum": 1, "maximum": MOST_COLUMNS}),
+    _FieldSchema(_limited("integer", minimum=1, maximum=MOST_COLUMNS)),
 ]
 StrategyName = Annotated[
     Literal["adaptive", "mwem", "pmw"] | None,
@@ -85,6 +95,13 @@ StrategyName = Annotated[
     _FieldSchema({"type": "string", "enum": [AS_DECLARED, "adaptive", "mwem", "pmw"], "default": AS_DECLARED}),
 ]
 Note = Annotated[str, Field(max_length=MOST_NOTE)]
+Queries = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=MOST_QUERY)]], Field(min_length=1, max_length=MOST_QUERIES)
+]
+WithinText = Annotated[str, Field(min_length=1, max_length=20)]
+Level = Annotated[float, Field(gt=0, lt=1)]
+SessionId = Annotated[str, Field(max_length=100)]
+DashboardName = Annotated[str, Field(pattern=NAME)]
 
 
 class _Closed(ParameterSchema):
@@ -98,6 +115,7 @@ def form_fields(flow: Callable[..., Any]) -> set[str]:
     return set(signature(flow).parameters)
 
 
-def form_schema(flow: Callable[..., Any]) -> ParameterSchema:
-    """Return the form schema with which a flow is deployed."""
-    return _Closed(**parameter_schema(flow).model_dump(exclude_unset=True), additionalProperties=False)
+def form_schema(flow: Callable[..., Any], *, fill: Fill = dict) -> ParameterSchema:
+    """Return the form schema with which a flow is deployed. `fill` adds what is known about the deployment, such as declared values."""
+    schema = fill(parameter_schema(flow).model_dump(exclude_unset=True))
+    return _Closed(**schema, additionalProperties=False)

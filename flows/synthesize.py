@@ -160,7 +160,7 @@ def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form, except t
         release: The release to make: a spec that the steward has registered.
         epsilon: The epsilon of this release, above 0 and at most 100. Empty: as the spec declares. Half of it gives about twice the noise.
         delta: The delta of the guarantee, from 0 (pure differential privacy) to 0.001. Empty: as the spec declares.
-        rows: How many synthetic rows to make, from 1 to 1,000,000,000. Empty: as the spec declares, usually the noisy number of real rows.
+        rows: How many synthetic rows to make, from 1 to 1,000,000,000. Empty: as the spec declares.
         workload: Keep the counts by every combination of this many columns accurate, from 1 to 8. Empty: as the spec declares.
         strategy: The algorithm that fits the model.
         note: A note for people who look at this run later, at most 500 characters. It is stored and shown, so write nothing private.
@@ -188,7 +188,9 @@ def make_release(declaration: Declaration, *, resume: str | None, as_of: date | 
         connect=prefect_cluster,
     )
     with open_run(run) as run_id:
-        outcome = in_order(run_id, TASKS, after_learning=Watch(run).update)
+        watch = Watch(run)
+        outcome = in_order(run_id, TASKS, after_learning=watch.update)
+        watch.finish()
         return report(run_id, outcome, note)
 
 

@@ -1,13 +1,13 @@
 """The flow `verify`: check the whole ledger, and every release against it, and write the result as a page."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from prefect.artifacts import create_markdown_artifact
 
 from dpcore import load_spec
 from dpcore.errors import DpflowError, LedgerDamaged, SpecError, UsageError
+from dpcore.object_store import AnyPath
 from dpcore.release.integrity import access_errors, is_folder
 from dpcore.steward.registry import registered, registered_names
 from dpcore.steward.verify import verify_ledger
@@ -18,13 +18,13 @@ KEY = "verify"
 
 
 @private_task(name="folders")
-def find_folders() -> tuple[list[Path], list[str]]:
+def find_folders() -> tuple[list[AnyPath], list[str]]:
     """Find the folders of releases."""
     return release_folders()
 
 
 @private_task(name="verify")
-def check_ledger(releases: list[Path]) -> Any:
+def check_ledger(releases: list[AnyPath]) -> Any:
     """Check the ledger and the releases in these folders."""
     return verify_ledger(releases=releases)
 
@@ -56,7 +56,7 @@ def verify() -> None:
         raise damage
 
 
-def release_folders() -> tuple[list[Path], list[str]]:
+def release_folders() -> tuple[list[AnyPath], list[str]]:
     """Return the existing release folders of registered specs, and the names of registered specs that can't be read."""
     folders, unread = set(), []
     for name in registered_names():
@@ -68,7 +68,7 @@ def release_folders() -> tuple[list[Path], list[str]]:
             with access_errors():
                 if is_folder(folder):
                     folders.add(folder)
-    return sorted(folders), unread
+    return sorted(folders, key=str), unread
 
 
 def sound_page(verified: Any, *, unread: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from hypothesis import settings
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
+from tests.fixed_draws import pytest_runtest_setup  # noqa: F401  a hook
 from tests.postgres import postgres_for_prefect, postgres_server  # noqa: F401  fixtures for all tests
 from tests.schedule import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401  hooks
 

@@ -13,6 +13,7 @@ from dpcore.errors import UsageError
 from dpcore.measurements import BOUGHT, EXPECTED_TOTAL, Measurement
 from dpcore.models import DenseModel, FactoredModel, Functions, Model
 from dpcore.models.fitting import How, SignedSteps, Transcript, fit_dense, fit_factored
+from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, one_line, open_regular, read_regular
 from dpcore.release.measured import MEASUREMENTS, read_measurements
@@ -37,7 +38,7 @@ class Release:
         manifest_sha256: The SHA-256 of the very bytes that `manifest` was read from; empty for a release that is not yet in its folder.
     """
 
-    folder: Path
+    folder: AnyPath
     manifest: Mapping[str, Any]
     universe: Universe
     resolutions: Resolutions
@@ -49,6 +50,17 @@ class Release:
     def name(self) -> str:
         """The dataset."""
         return str(self.manifest["dataset"])
+
+    @property
+    def local_folder(self) -> Path:
+        """The folder, if it is on this machine.
+
+        Raises:
+            UsageError: If the release is in an object store.
+        """
+        if isinstance(self.folder, ObjectPath):
+            raise UsageError(f"{one_line(self.folder)} is in an object store; copy the release to this machine first")
+        return self.folder
 
     @property
     def transcript(self) -> Transcript:
@@ -112,23 +124,25 @@ class Release:
         return model
 
 
-def open_release(folder: str | Path) -> Release:
+def open_release(folder: str | AnyPath) -> Release:
     """Read a release from its folder, or the newest one from the folder of its dataset.
 
     Raises:
         UsageError: If there is no release, or it was withdrawn, or it is damaged or too old.
     """
-    path = _newest(Path(folder))
+    path = _newest(any_path(folder))
     try:
         written = read_regular(path / MANIFEST, limit=LARGEST_MANIFEST)
-    except OSError:
+    except OSError as error:
+        if isinstance(path, ObjectPath) and not isinstance(error, FileNotFoundError):
+            raise UsageError(f"{one_line(path)} cannot be read: {error.strerror}") from None
         raise UsageError(
             f"{one_line(path)} has no readable {MANIFEST}; name the folder of a release, such as releases/DATASET/RELEASE"
         ) from None
     return open_release_with(written, path)
 
 
-def open_release_with(written: bytes, path: Path) -> Release:
+def open_release_with(written: bytes, path: AnyPath) -> Release:
     """Read the release of exactly this folder, with a manifest that the caller has read and, for example, compared with the ledger.
 
     The manifest has the hashes of the other files. So nothing that was put into the folder since can take their place.
@@ -154,7 +168,7 @@ def open_release_with(written: bytes, path: Path) -> Release:
     return Release(path, manifest, universe, resolutions, measurements, manifest_sha256=digest)
 
 
-def _newest(folder: Path) -> Path:
+def _newest(folder: AnyPath) -> AnyPath:
     """Follow the note in the folder of a dataset."""
     try:
         note = json.loads(read_regular(folder / LATEST, limit=LARGEST_NOTE))
@@ -163,7 +177,7 @@ def _newest(folder: Path) -> Path:
         return folder
 
 
-def _manifest(written: bytes, folder: Path) -> Mapping[str, Any]:
+def _manifest(written: bytes, folder: AnyPath) -> Mapping[str, Any]:
     try:
         manifest = json.loads(written)
     except (ValueError, RecursionError):
@@ -173,7 +187,7 @@ def _manifest(written: bytes, folder: Path) -> Mapping[str, Any]:
     return manifest
 
 
-def _require_unchanged(folder: Path, manifest: Mapping[str, Any], name: str) -> None:
+def _require_unchanged(folder: AnyPath, manifest: Mapping[str, Any], name: str) -> None:
     """Raise if a file is not the one that was published."""
     try:
         (wanted,) = (each["sha256"] for each in manifest["files"] if each["path"] == name)

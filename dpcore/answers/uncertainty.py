@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,8 @@ from dpcore.measurements import Measurement
 from dpcore.models import Functions
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.model import Weights
+from dpcore.object_store import AnyPath
+from dpcore.release.integrity import open_regular
 from dpcore.release.publishing import UNCERTAINTY
 from dpcore.workload import Axes
 
@@ -135,14 +136,15 @@ def _table(found: Uncertainty, measurements: Sequence[Measurement], *, step: flo
     return pa.table([pa.array(values) for values in columns.values()], schema=schema)
 
 
-def read_uncertainty(path: Path, measurements: Sequence[Measurement]) -> Uncertainty:
+def read_uncertainty(path: AnyPath, measurements: Sequence[Measurement]) -> Uncertainty:
     """Restore what `uncertainty_table` has written.
 
     Raises:
         UsageError: If the file cannot be read, or does not suit the measurements.
     """
     try:
-        return restored(pq.read_table(path), measurements)
+        with open_regular(path) as opened:
+            return restored(pq.read_table(opened), measurements)
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, RecursionError):
         raise UsageError(f"{UNCERTAINTY} cannot be read; copy the release again") from None
 

@@ -57,21 +57,12 @@ def rows_of(frame: "pd.DataFrame") -> tuple[list[dict[str, Any]], str]:
     """Return the rows of an answer as JSON has them, and as a text table."""
     from pandas.api.types import is_numeric_dtype  # noqa: PLC0415  likewise
 
-    rows = [{str(name): _plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
+    from dpcore.answers.plain import plain_rows  # noqa: PLC0415
+
+    rows = plain_rows(frame)
     cells = [tuple(frame.columns), *(tuple(map(_shown, row.values())) for row in rows)]
     numbers = [str(name) for name in frame.columns if is_numeric_dtype(frame[name])]
     return rows, table(cells, right=numbers)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: dates as text, and null for none."""
-    import pandas as pd  # noqa: PLC0415
-
-    if pd.isna(value):
-        return None
-    if isinstance(value, pd.Timestamp) and value == value.normalize():
-        return value.date().isoformat()
-    return value.isoformat() if hasattr(value, "isoformat") else value
 
 
 def _shown(value: Any) -> str:

@@ -8,6 +8,7 @@ from dpcore.cli.ledger_history import history
 from dpcore.cli.ledger_verify import export, verify
 from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.ledger import AllowanceKind
+from dpcore.object_store import any_path
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours
 
@@ -89,7 +90,7 @@ def _add_reading(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--releases",
         metavar="FOLDER",
-        type=Path,
+        type=any_path,
         action="append",
         help="a folder of releases, none of which may be missing (may be given more than once); ./releases is always checked",
     )

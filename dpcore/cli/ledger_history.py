@@ -124,6 +124,10 @@ _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
     EventKind.SETTLED: _settled,
     EventKind.REPUBLISHED: lambda body, _: f"release {body['release']} of run {body['run']} was published again",
     EventKind.WITHDRAWN: lambda body, _: f"release {body['release']}: {body['reason']}",
+    EventKind.SHARED: lambda body, currency: (
+        f"analyst {body['analyst']} of run {body['run']}: "
+        + ("removed" if body["token"] is None else f"at most {price(body['cap'], currency)}")
+    ),
     EventKind.REFUNDED: lambda body, currency: f"{price(body['returned'], currency)} refunded",
 }
 """How the last column describes each kind of event."""

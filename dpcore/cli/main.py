@@ -12,6 +12,7 @@ from typing import Any
 from dpcore.cli import (
     answer,
     audit,
+    dashboards,
     init,
     ledger,
     plan,
@@ -19,6 +20,7 @@ from dpcore.cli import (
     releases,
     report,
     sample,
+    service,
     session,
     specs,
     verify_release,
@@ -149,11 +151,13 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
     plan.add_verbs(verbs, common)
     answer.add_verbs(verbs, common)
     session.add_verbs(verbs, common)
+    service.add_verbs(verbs, common)
     sample.add_verbs(verbs, common)
     report.add_verbs(verbs, common)
     releases.add_verbs(verbs, common)
     verify_release.add_verbs(verbs, common)
     registry.add_verbs(verbs, common)
+    dashboards.add_verbs(verbs, common)
     ledger.add_verbs(verbs, common)
     audit.add_verbs(verbs, common)
     for add_verbs in more:

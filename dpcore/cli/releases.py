@@ -1,9 +1,7 @@
 """The verbs for the life of a release: latest, releases, withdraw."""
 
 import argparse
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from dpcore.cli.output import Answer, table
@@ -12,7 +10,7 @@ from dpcore.release.integrity import one_line
 from dpcore.reporting.formatting import at_most
 from dpcore.steward.releases import Listed, latest, listed, withdraw_release
 
-NAME = "the folder of the dataset's releases, a spec, a registered spec, or a dataset in ./releases"
+NAME = "the folder of the dataset's releases or its address, a spec, a registered spec, or a dataset in ./releases"
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
@@ -125,5 +123,5 @@ def _withdraw(arguments: argparse.Namespace) -> Answer:
         "recorded": recorded,
     }
     more = "no budget was refunded" if recorded else "it was withdrawn before, so that reason stays"
-    kept = f"{release}{os.sep} keeps its manifest" if Path(release).is_dir() else "its folder is not there"
+    kept = f"{release}/ keeps its manifest" if release.is_dir() else "its folder is not there"
     return Answer(data, f"{notice.sentence}\n{kept}; {more}")

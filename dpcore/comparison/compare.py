@@ -79,8 +79,8 @@ def source_of(made: Made, table: Any) -> Source:
 
 def _require_apart(places: Places, made: Made) -> None:
     """Raise if the private folder lies where releases are published."""
-    for published in (made.release.folder.resolve().parent, made.output):
-        if places.private.resolve().is_relative_to(published):
+    for published in (made.release.local_folder.resolve().parent, made.output):
+        if published is not None and places.private.resolve().is_relative_to(published):
             raise UsageError(
                 f"the private folder {places.private} lies among the releases in {one_line(published)}, where others can read; name another "
                 "one in DPFLOW_PRIVATE"
@@ -90,7 +90,7 @@ def _require_apart(places: Places, made: Made) -> None:
 def _folder(made: Made) -> Path:
     """Create the folder of a comparison in the private folder, by the dataset of the spec and the name of the release's folder."""
     private = folder = made_private_folder().resolve()
-    for name in (FOLDER, made.granted.spec.dataset, made.release.folder.resolve().name):
+    for name in (FOLDER, made.granted.spec.dataset, made.release.local_folder.resolve().name):
         folder = folder / name
         if not folder.resolve().is_relative_to(private):
             raise OutputError(f"{one_line(folder)} leads out of the private folder; remove it")
@@ -151,7 +151,7 @@ def read_release(release: Release, cells: Comparable) -> tuple[CodedRows, Mappin
     fine = {name: FinePlaces.of(attribute) for name, attribute in universe.attributes.items()}
     places = {name: np.zeros(each.size) for name, each in fine.items() if each is not None}
     chunks = []
-    for file in sorted((release.folder / "data").glob("*.parquet")):
+    for file in sorted((release.local_folder / "data").glob("*.parquet")):
         for batch in pq.ParquetFile(file).iter_batches(batch_size=1 << 18):
             codes, _ = universe.encode_rows(batch)
             chunks.append((codes, None))

@@ -106,7 +106,7 @@ def buy_figures(release: str | Path, spec: str | Path, *, epsilon: float, approv
         made = made_from(opened, spec, ledger=ledger, with_table=table is not None)
         asked = _asked(made, epsilon)
         check_approved(asked, approved=approved)
-        check_writable(opened.folder.parent)
+        check_writable(opened.local_folder.parent)
         account = paying_account(ledger, asked)
         source = source_of(made, table)
         expected = _Expected.of(made)
@@ -255,7 +255,7 @@ def _publish(  # noqa: PLR0913  what was bought, from whom, and where it goes
         "privacy": {**statement.to_json(), "guarantee": promise},
     }
     file = f"{name}-figures-{lease.run[:8]}.json"
-    folder = made.release.folder.resolve().parent
+    folder = made.release.local_folder.resolve().parent
     with replacing(folder, [file]) as (draft,):
         draft.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     return Bought(figures, promise, folder / file, run=run.id, spent=run.spent / AMOUNT_OF_ONE)

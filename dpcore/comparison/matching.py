@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from dpcore.answers.release import Release
 from dpcore.errors import UsageError
 from dpcore.ledger import Ledger, Run
+from dpcore.object_store import ObjectPath
 from dpcore.release.integrity import MANIFEST, one_line
 from dpcore.reporting.promises import made_from as earlier_runs
 from dpcore.spec import Declaration, load_spec
@@ -36,7 +37,7 @@ class Made:
         run: The run, as the ledger knows it.
         reader: The run that has read the table: `run`, or for a release of a session the run of its first release.
         blocks: The blocks that the reader has read; None if the whole table is one block.
-        output: The folder where the spec publishes releases.
+        output: The folder where the spec publishes releases; None if that is an object store.
         delta: The delta of the steward's spec, at which figures are bought. The form of the run may have named another.
     """
 
@@ -45,7 +46,7 @@ class Made:
     run: Run
     reader: Run
     blocks: tuple[str, ...] | None
-    output: Path
+    output: Path | None
     delta: float
 
     @property
@@ -83,8 +84,10 @@ def made_from(release: Release, spec: Path, *, ledger: Ledger, with_table: bool)
     )
 
 
-def _published(declared: Declaration) -> Path:
+def _published(declared: Declaration) -> Path | None:
     """Return the folder that others can read: that of all outputs, or of the dataset's if the spec itself lies in the former."""
+    if isinstance(declared.output_folder, ObjectPath):
+        return None
     folder = declared.output_folder.resolve()
     return folder if declared.path.resolve().is_relative_to(folder.parent) else folder.parent
 

@@ -43,14 +43,14 @@ from dpcore.ledger.rows import (
     RunState,
 )
 from dpcore.ledger.series import refuse_if_covered
-from dpcore.ledger.withdrawals import Withdrawals
+from dpcore.ledger.shares import Shares, require_share
 from dpcore.ledger.writing import WritingTransaction
 
 LEASE_SECONDS = 300
 """The default lease: another worker waits this long after the run's last event, unless the holder is known to have ended."""
 
 
-class Ledger(Withdrawals):
+class Ledger(Shares):
     """Durable charges, shared by all tasks, runs and machines that open the same store.
 
     Every method is one durable transaction: all of its changes happen, or none.
@@ -195,7 +195,7 @@ class Ledger(Withdrawals):
         An earlier attempt of the step that was never committed stays charged, and can no longer be committed.
 
         Raises:
-            BudgetRefused: If the price exceeds the rest of the reservation.
+            BudgetRefused: If the price exceeds the rest of the reservation, or of the share of the analyst that the step names.
             RunHeld: If the lease is not the newest.
             UsageError: If the step is committed already; check with `operation` first.
         """
@@ -210,6 +210,7 @@ class Ledger(Withdrawals):
                 currency = known_account(rows, run.account).currency
                 payer = f"the rest of run '{run.id}'"
                 raise budget_refused(payer, currency=currency, requested=amount, remaining=run.remaining)
+            require_share(rows, run, step=step, amount=amount)
             operation = Operation(
                 run=run.id,
                 step=step,

@@ -90,6 +90,7 @@ class EventKind(StrEnum):
     REFUNDED = "refunded"
     REPUBLISHED = "republished"
     WITHDRAWN = "withdrawn"
+    SHARED = "shared"
 
 
 @dataclass(frozen=True)

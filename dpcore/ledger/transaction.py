@@ -156,6 +156,11 @@ class LedgerTransaction:
         )
         return _all(_operation, found)
 
+    def prices(self, run_id: str) -> tuple[tuple[str, int], ...]:
+        """Return the step and the price of every operation of a run that was charged, committed or not."""
+        found = self._execute("SELECT step, amount FROM operation WHERE run = :run", {"run": run_id})
+        return tuple((str(step), int(amount)) for step, amount in found)
+
     def event(self, seq: int) -> Event | None:
         """Return the event with this number, or None."""
         return _first(_event, self._execute(f"{_EVENT} WHERE seq = :seq", {"seq": seq}))

@@ -5,9 +5,10 @@ from dpcore.release.dataset_folder import release_id
 from dpcore.release.draft import Codes, Draft, Judgement, SyntheticRows
 from dpcore.release.integrity import MANIFEST
 from dpcore.release.ownership import adopt_folder, check_owner, claim_folder
-from dpcore.release.publishing import Published, check_writable, publish
+from dpcore.release.publishing import Published, check_writable
 from dpcore.release.retention import retain_declared
 from dpcore.release.statement import ChosenLimit, Statement, state
+from dpcore.release.targets import publish
 from dpcore.release.versions import release_before
 from dpcore.release.withdrawal import live_numbers, require_rewritable
 

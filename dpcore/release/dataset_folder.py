@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dpcore.ledger import Run
+from dpcore.object_store import AnyPath, ObjectPath, below
 from dpcore.release.draft_folder import DRAFT, new_file, sync_path
 from dpcore.release.integrity import (
     LARGEST_NOTE,
@@ -62,7 +63,7 @@ def pointer(release: str) -> dict[str, str]:
     return {"release": release, "data": f"{release}/data", "manifest": f"{release}/{MANIFEST}"}
 
 
-def is_release(folder: Path, name: str) -> bool:
+def is_release(folder: AnyPath, name: str) -> bool:
     """Return whether a folder holds a release whose manifest states this name. A copy or link under another name does not."""
     try:
         return bool(json.loads(read_manifest(folder / name / MANIFEST).decode("utf-8"))["release"] == name)
@@ -70,7 +71,7 @@ def is_release(folder: Path, name: str) -> bool:
         return False
 
 
-def point_latest(folder: Path, name: str, *, numbers: Callable[[], Mapping[str, int]]) -> None:
+def point_latest(folder: AnyPath, name: str, *, numbers: Callable[[], Mapping[str, int]]) -> None:
     """Point `latest.json` to the newest release. A resumed older run does not replace a newer release.
 
     Runs that end at the same time each check again after writing, so the last writer sees all their releases.
@@ -82,14 +83,22 @@ def point_latest(folder: Path, name: str, *, numbers: Callable[[], Mapping[str, 
             comparison, because other runs may have been reserved since the last one, and other releases withdrawn.
     """
     while (newest := _encoded_pointer(newest_release(folder, numbers()) or name)) != _current_pointer(folder):
-        temporary = folder / f"{_DRAFT}{secrets.token_hex(4)}"
-        try:
-            _write(temporary, newest)
-            temporary.replace(folder / LATEST)
-        finally:
-            temporary.unlink(missing_ok=True)
-    _remove_leftovers(folder)
-    sync_path(folder)
+        if isinstance(folder, ObjectPath):
+            (folder / LATEST).write(newest)
+        else:
+            _replace(folder, newest)
+    if not isinstance(folder, ObjectPath):
+        _remove_leftovers(folder)
+        sync_path(folder)
+
+
+def _replace(folder: Path, newest: bytes) -> None:
+    temporary = folder / f"{_DRAFT}{secrets.token_hex(4)}"
+    try:
+        _write(temporary, newest)
+        temporary.replace(folder / LATEST)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -100,7 +109,7 @@ def _remove_leftovers(folder: Path) -> None:
                 draft.unlink()
 
 
-def newest_release(folder: Path, numbers: Mapping[str, int]) -> str | None:
+def newest_release(folder: AnyPath, numbers: Mapping[str, int]) -> str | None:
     """Return the name of the release in a folder whose run was reserved last, or None if the folder holds none of these releases."""
     return next((name for name in reversed(oldest_first(numbers, numbers)) if is_release(folder, name)), None)
 
@@ -114,7 +123,7 @@ def _encoded_pointer(release: str) -> bytes:
     return (json.dumps(pointer(release)) + "\n").encode("utf-8")
 
 
-def _current_pointer(folder: Path) -> bytes:
+def _current_pointer(folder: AnyPath) -> bytes:
     """Return the content of `latest.json`, or nothing if it does not exist or cannot be read and must be rewritten."""
     try:
         return read_regular(folder / LATEST, limit=LARGEST_NOTE)
@@ -127,7 +136,7 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def walk_releases(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+def walk_releases(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str], list[str]]]:
     """Iterate like `walk` over a dataset's folder, hidden folders included, except drafts of releases still being written.
 
     A draft lies in `.partial-RELEASE-.../draft`, deeper than a reader of all releases looks. Nothing else in `.partial-*` is left out.
@@ -139,9 +148,9 @@ def walk_releases(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 
 
 def misplaced(
-    folder: Path,
+    folder: AnyPath,
     *,
-    manifests: Collection[Path],
+    manifests: Collection[AnyPath],
     recorded: Collection[str],
     numbers: Mapping[str, int],
     withdrawn: Collection[str] = (),
@@ -173,7 +182,7 @@ def misplaced(
     return _pointer_problem(folder, recorded=recorded, numbers=numbers, withdrawn=withdrawn)
 
 
-def _stray(folder: Path, manifests: Collection[Path]) -> str | None:
+def _stray(folder: AnyPath, manifests: Collection[AnyPath]) -> str | None:
     """Describe a file that a reader would take for rows, or a link to a folder, that belongs to no release, or return None.
 
     Not every folder with a `manifest.json` is a release: only if that was read, somebody has checked what the folder holds.
@@ -182,19 +191,21 @@ def _stray(folder: Path, manifests: Collection[Path]) -> str | None:
         folders[:] = [name for name in folders if _manifest_of(above / name) not in manifests]
         for path in (above / name for name in sorted(folders + others)):
             if path.is_symlink() and is_folder(path):  # `walk` does not enter it, but a reader may
-                return f"{one_line(path.relative_to(folder))} is a link to a folder that is not a release"
+                return f"{one_line(below(folder, path))} is a link to a folder that is not a release"
             if path.name in others and _ROWS.search(path.name):
-                return f"{one_line(path.relative_to(folder))} lies beside the releases but belongs to none of them"
+                return f"{one_line(below(folder, path))} lies beside the releases but belongs to none of them"
     return None
 
 
-def _manifest_of(release: Path) -> Path:
+def _manifest_of(release: AnyPath) -> AnyPath:
     """Return the path of a release's manifest. The release itself may be a link, the folders above it are none."""
-    return Path(os.path.realpath(release) if release.is_symlink() else release, MANIFEST)
+    if isinstance(release, ObjectPath) or not release.is_symlink():
+        return release / MANIFEST
+    return Path(os.path.realpath(release), MANIFEST)
 
 
 def _pointer_problem(
-    folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int], withdrawn: Collection[str]
+    folder: AnyPath, *, recorded: Collection[str], numbers: Mapping[str, int], withdrawn: Collection[str]
 ) -> str | None:
     require_permitted(folder / LATEST)
     try:
@@ -215,7 +226,7 @@ def _pointer_problem(
 
 
 def _not_newest(
-    folder: Path, name: str, *, recorded: Collection[str], numbers: Mapping[str, int], withdrawn: Collection[str]
+    folder: AnyPath, name: str, *, recorded: Collection[str], numbers: Mapping[str, int], withdrawn: Collection[str]
 ) -> str | None:
     """Describe why a release is not the newest, or return None. A withdrawn one is the newest only if all are withdrawn."""
     there = [each for each in recorded if is_there(folder / each)]

@@ -24,30 +24,10 @@ MOST_CATEGORIES = 1000
 _PARQUET = "application/vnd.apache.parquet"
 _TYPES = {"integer": "sc:Integer", "number": "sc:Float", "boolean": "sc:Boolean", "date": "sc:Date"}
 _TYPES |= {"datetime": "sc:DateTime", "string": "sc:Text"}
-_TERMS = (
-    "citeAs",
-    "column",
-    "equivalentProperty",
-    "extract",
-    "field",
-    "fileProperty",
-    "fileObject",
-    "fileSet",
-    "format",
-)
-_TERMS += (
-    "includes",
-    "isLiveDataset",
-    "jsonPath",
-    "key",
-    "md5",
-    "parentField",
-    "path",
-    "recordSet",
-    "references",
-    "regex",
-)
-_TERMS += ("repeated", "replace", "samplingRate", "separator", "source", "subField", "transform")
+_TERMS = """
+citeAs column equivalentProperty extract field fileProperty fileObject fileSet format includes isLiveDataset jsonPath key md5 parentField
+path recordSet references regex repeated replace samplingRate separator source subField transform
+"""
 _CONTEXT: Mapping[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -59,7 +39,7 @@ _CONTEXT: Mapping[str, Any] = {
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "examples": {"@id": "cr:examples", "@type": "@json"},
-    **{term: f"cr:{term}" for term in _TERMS},
+    **{term: f"cr:{term}" for term in _TERMS.split()},
 }
 """What the names in a Croissant file mean. The format requires it in every file."""
 

@@ -6,11 +6,12 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from io import BufferedReader
+from io import BufferedRandom, BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from dpcore.errors import LedgerError
+from dpcore.object_store import AnyPath, ObjectPath, below
 from dpcore.release.signing import SIGNATURE, SIGNATURE_BYTES, is_signature
 from dpcore.release.sums import SUMS, encode_sums
 
@@ -40,17 +41,19 @@ class NotRegularFileError(OSError):
 class TooLargeError(OSError):
     """The file is larger, or has more parts, than dpflow writes such a file, so dpflow has not written it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: AnyPath) -> None:
         super().__init__(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
 
 
-def open_regular(path: Path) -> BufferedReader:
+def open_regular(path: AnyPath) -> BufferedReader | BufferedRandom:
     """Open a regular file for reading. Never follow a link, and never block on a pipe.
 
     Raises:
         NotRegularFileError: If the path is anything but a regular file.
         OSError: If the path does not exist or cannot be opened.
     """
+    if isinstance(path, ObjectPath):
+        return path.open()
     try:
         found = path.lstat()
     except ValueError:  # no file has such a name: it contains a null character, or cannot be encoded
@@ -66,13 +69,15 @@ def open_regular(path: Path) -> BufferedReader:
     return file
 
 
-def read_regular(path: Path, *, limit: int) -> bytes:
+def read_regular(path: AnyPath, *, limit: int) -> bytes:
     """Return the content of a regular file. Others may write to the folder, so a file is not read into memory whatever its size.
 
     Raises:
         TooLargeError: If the file has more bytes than the limit.
         OSError: As `open_regular`.
     """
+    if isinstance(path, ObjectPath) and path.size() > limit:
+        raise TooLargeError(path)  # before it is copied to this machine
     with open_regular(path) as file:
         large = os.fstat(file.fileno()).st_size > limit
         content = b"" if large else file.read(limit + 1)
@@ -81,7 +86,7 @@ def read_regular(path: Path, *, limit: int) -> bytes:
     return content
 
 
-def read_manifest(path: Path) -> bytes:
+def read_manifest(path: AnyPath) -> bytes:
     """Return the content of a manifest, which is then safe to parse as JSON.
 
     Raises:
@@ -99,7 +104,7 @@ def parts_of(manifest: bytes) -> int:
     return sum(manifest.count(mark) for mark in (b",", b":", b"{", b"["))
 
 
-def walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+def walk(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str], list[str]]]:
     """Iterate over a folder and all folders below it, each with the sorted names of its folders and of its other entries.
 
     The caller may remove names from the list of folders, which are then not entered. Links to folders are among the folders, and never
@@ -108,12 +113,8 @@ def walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
     pending = [folder]
     while pending:
         above = pending.pop()
-        folders: list[str] = []
-        others: list[str] = []
         try:
-            with os.scandir(above) as entries:
-                for entry in entries:
-                    (folders if _leads_to_folder(entry) else others).append(entry.name)
+            folders, others = above.entries() if isinstance(above, ObjectPath) else _entries(above)
         except OSError as error:
             raise_unless_gone(error)
             continue
@@ -123,6 +124,15 @@ def walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
         pending += [above / name for name in reversed(folders) if not (above / name).is_symlink()]
 
 
+def _entries(folder: Path) -> tuple[list[str], list[str]]:
+    folders: list[str] = []
+    others: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            (folders if _leads_to_folder(entry) else others).append(entry.name)
+    return folders, others
+
+
 def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
@@ -130,17 +140,19 @@ def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def is_there(path: Path, *, follow: bool = False) -> bool:
+def is_there(path: AnyPath, *, follow: bool = False) -> bool:
     """Return whether a path exists. A broken link exists unless links are followed.
 
     Raises:
         OSError: If this cannot be known, for example because this user may not enter a folder on the way (PermissionError).
     """
-    return _status(path, follow=follow) is not None
+    return path.exists() if isinstance(path, ObjectPath) else _status(path, follow=follow) is not None
 
 
-def is_folder(path: Path) -> bool:
+def is_folder(path: AnyPath) -> bool:
     """Return whether a path is a folder or a link to one. Raises the errors of `is_there`."""
+    if isinstance(path, ObjectPath):
+        return path.is_dir()
     found = _status(path, follow=True)
     return found is not None and stat.S_ISDIR(found.st_mode)
 
@@ -161,7 +173,7 @@ def raise_unless_gone(error: OSError) -> None:
         raise error
 
 
-def require_permitted(path: Path) -> None:
+def require_permitted(path: AnyPath) -> None:
     """Raise if this user may not read a file. Accept files that are missing or damaged.
 
     Raises:
@@ -209,7 +221,7 @@ class Expected(NamedTuple):
     size: int | None = None
 
 
-def damage(folder: Path, manifest: Mapping[str, Any], *, digest: str) -> str | None:
+def damage(folder: AnyPath, manifest: Mapping[str, Any], *, digest: str) -> str | None:
     """Describe the first file of a release that differs from its manifest, or return None.
 
     Args:
@@ -267,7 +279,7 @@ def sums_of(listed: Mapping[str, Expected], *, digest: str) -> bytes:
     return encode_sums({MANIFEST: digest} | {name: each.sha256 for name, each in listed.items()})
 
 
-def changes(folder: Path, listed: Mapping[str, Expected], *, beside: Iterable[str]) -> Iterator[tuple[str, str]]:
+def changes(folder: AnyPath, listed: Mapping[str, Expected], *, beside: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield each file that is missing, changed or added, with what is wrong with it.
 
     Args:
@@ -282,7 +294,7 @@ def changes(folder: Path, listed: Mapping[str, Expected], *, beside: Iterable[st
         yield name, "is not listed in its manifest"
 
 
-def signature_problem(folder: Path, sums: bytes, *, public: str) -> str | None:
+def signature_problem(folder: AnyPath, sums: bytes, *, public: str) -> str | None:
     """Describe what is wrong with the signature of a release, or return None."""
     try:
         written = read_regular(folder / SIGNATURE, limit=SIGNATURE_BYTES)
@@ -315,7 +327,7 @@ def _size(value: object) -> int:
     return value
 
 
-def _problem(path: Path, expected: Expected) -> str | None:
+def _problem(path: AnyPath, expected: Expected) -> str | None:
     try:
         with open_regular(path) as file:
             found = os.fstat(file.fileno()).st_size
@@ -333,15 +345,15 @@ def _problem(path: Path, expected: Expected) -> str | None:
     return None if same else "is not what was published"
 
 
-def files_in(folder: Path, listed: Iterable[str]) -> Iterator[str]:
+def files_in(folder: AnyPath, listed: Iterable[str]) -> Iterator[str]:
     """Yield the files and folders of a release that are neither listed nor parents of listed files. Raise if a folder cannot be listed."""
     known = {MANIFEST, *listed}
     holders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
     for above, folders, files in walk(folder):
-        below = above.relative_to(folder)
+        within = below(folder, above)
         for name in sorted(files + [name for name in folders if (above / name).is_symlink()]):
-            if (each := (below / name).as_posix()) not in known:
+            if (each := (within / name).as_posix()) not in known:
                 yield each
         for name in (each for each in folders if not (above / each).is_symlink()):
-            if (each := (below / name).as_posix()) not in holders:
+            if (each := (within / name).as_posix()) not in holders:
                 yield f"{each}/"

@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,8 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import UsageError
 from dpcore.measurements import Measurement
+from dpcore.object_store import AnyPath
+from dpcore.release.integrity import open_regular
 from dpcore.release.keys import Keys, key_fields
 from dpcore.resolutions import Resolutions
 from dpcore.universe import Universe
@@ -93,14 +94,14 @@ def _table(
     )
 
 
-def read_measurements(path: Path) -> tuple[Resolutions, tuple[Measurement, ...]]:
+def read_measurements(path: AnyPath) -> tuple[Resolutions, tuple[Measurement, ...]]:
     """Restore the measurements of a release, and the resolutions that their axes refer to.
 
     Raises:
         UsageError: If the file cannot be read, or was not written by `measurement_tables`.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with open_regular(path) as opened, pq.ParquetFile(opened) as file:
             public = json.loads((file.schema_arrow.metadata or {})[_METADATA])
             counts = file.read(columns=["noisy_count"])["noisy_count"].to_numpy()
         resolutions = Resolutions(public["shape"])

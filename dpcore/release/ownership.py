@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from dpcore.errors import LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import EventKind, Ledger, continues, last_accepted_loss, loss_accepted
 from dpcore.ledger.chain import is_sha256
+from dpcore.object_store import AnyPath
 from dpcore.release.draft_folder import new_file
 from dpcore.release.integrity import (
     LARGEST_NOTE,
@@ -57,7 +58,7 @@ class Owner:
 _OWNER = TypeAdapter(Owner)
 
 
-def owner_of(folder: Path, *, accounts: Collection[str] = ()) -> Owner | None:
+def owner_of(folder: AnyPath, *, accounts: Collection[str] = ()) -> Owner | None:
     """Return the owner of a dataset's releases. Without the file, return the ledger that the newest manifest names.
 
     Args:
@@ -79,7 +80,7 @@ def owner_of(folder: Path, *, accounts: Collection[str] = ()) -> Owner | None:
     return owner
 
 
-def check_owner(ledger: Ledger, folder: Path) -> None:
+def check_owner(ledger: Ledger, folder: AnyPath) -> None:
     """Raise if another ledger, or a later state of this one, has already published to a folder.
 
     Raises:
@@ -114,7 +115,7 @@ def _events_without(ledger: Ledger, owner: Owner) -> int | None:
     return head.seq
 
 
-def owner_changed(ledger: Ledger, folder: Path, *, accounts: Collection[str]) -> str | None:
+def owner_changed(ledger: Ledger, folder: AnyPath, *, accounts: Collection[str]) -> str | None:
     """Describe what is wrong with the file that names a folder's owner, or return None.
 
     A file that names another ledger is accepted, since that ledger may have adopted the folder. Runs from this ledger are rejected.
@@ -137,7 +138,7 @@ def owner_changed(ledger: Ledger, folder: Path, *, accounts: Collection[str]) ->
     return None
 
 
-def not_adopted(ledger: Ledger, folder: Path, *, accounts: Collection[str], foreign: Sequence[str]) -> str | None:
+def not_adopted(ledger: Ledger, folder: AnyPath, *, accounts: Collection[str], foreign: Sequence[str]) -> str | None:
     """Describe a release of another ledger in a folder that this ledger owns and has not adopted, or return None.
 
     Args:
@@ -156,7 +157,7 @@ def not_adopted(ledger: Ledger, folder: Path, *, accounts: Collection[str], fore
     return f"{one_line(foreign[0])} is a release of another ledger, but this ledger has not adopted the folder"
 
 
-def claim_folder(ledger: Ledger, folder: Path) -> None:
+def claim_folder(ledger: Ledger, folder: AnyPath) -> None:
     """Record that this ledger owns a folder, with its current head. Raises the errors of `check_owner`."""
     check_owner(ledger, folder)
     there, known, now = (folder / FILE).exists(), owner_of(folder), _as_owner(ledger, folder)
@@ -166,7 +167,7 @@ def claim_folder(ledger: Ledger, folder: Path) -> None:
     check_owner(ledger, folder)  # another ledger may have claimed a new folder first
 
 
-def adopt_folder(ledger: Ledger, folder: Path, *, reason: str) -> bool:
+def adopt_folder(ledger: Ledger, folder: AnyPath, *, reason: str) -> bool:
     """Take over a folder from another ledger, or from a lost state of this one. Return whether that was needed.
 
     The ledger records the event first, so the file never exists without the event. After a crash between the two, adopting again
@@ -181,18 +182,19 @@ def adopt_folder(ledger: Ledger, folder: Path, *, reason: str) -> bool:
             owner = None
     else:
         return False
-    ledger.adopt(folder.name, folder=str(folder.resolve()), owner=owner.ledger if owner else None, reason=reason)
+    place = folder.resolve() if isinstance(folder, Path) else folder
+    ledger.adopt(folder.name, folder=str(place), owner=owner.ledger if owner else None, reason=reason)
     _write(folder, _as_owner(ledger, folder), replace=True)
     return True
 
 
-def _as_owner(ledger: Ledger, folder: Path) -> Owner:
+def _as_owner(ledger: Ledger, folder: AnyPath) -> Owner:
     with ledger.reading() as rows:
         head, restored = rows.head(), last_accepted_loss(rows)
     return Owner(ledger=ledger.identity(), account=folder.name, seq=head.seq, hash=head.hash, restored=restored)
 
 
-def _owner_by_manifest(folder: Path) -> Owner | None:
+def _owner_by_manifest(folder: AnyPath) -> Owner | None:
     """Return the ledger that the newest manifest names. Release names begin with the time of their run."""
     try:
         releases = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir())
@@ -214,20 +216,34 @@ def _owner_by_manifest(folder: Path) -> Owner | None:
     return None
 
 
-def _unreadable(path: Path) -> UsageError:
+def _unreadable(path: AnyPath) -> UsageError:
     return UsageError(
         f"{path} cannot be read, so it is unknown which ledger owns these releases; restore it from a backup, or, as the "
         "steward, take the folder over with: dpflow run SPEC --adopt REASON"
     )
 
 
-def _write(folder: Path, owner: Owner, *, replace: bool) -> None:
+def _write(folder: AnyPath, owner: Owner, *, replace: bool) -> None:
     """Write the file atomically. Without `replace`, keep an existing file."""
+    content = (json.dumps(asdict(owner), indent=2) + "\n").encode("utf-8")
+    if isinstance(folder, Path):
+        _write_file(folder, content, replace=replace)
+        return
+    try:
+        if replace:
+            (folder / FILE).write(content)
+        else:
+            (folder / FILE).create(content)
+    except OSError as error:
+        raise OutputError(f"{FILE} cannot be written to {folder}: {error.strerror}") from None
+
+
+def _write_file(folder: Path, content: bytes, *, replace: bool) -> None:
     draft = folder / f"{DRAFT}{secrets.token_hex(4)}"  # an unpredictable name, so that nobody can plant a file there
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with new_file(draft) as file:
-            file.write((json.dumps(asdict(owner), indent=2) + "\n").encode("utf-8"))
+            file.write(content)
         if replace:
             draft.replace(folder / FILE)
         else:

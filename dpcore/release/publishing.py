@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.errors import OutputError
+from dpcore.object_store import AnyPath, ObjectPath
 from dpcore.release.card import card
 from dpcore.release.dataset_folder import DRAFT_OF_RELEASE, is_name, point_latest
 from dpcore.release.descriptors import descriptors
@@ -49,8 +50,11 @@ MOST_LEFT_OUT = 100  # of the marginals without errors, so many are named in the
 UNCERTAINTY_BYTES = 3.8  # for each byte of the measurements; at most 4 are promised
 
 
-def check_writable(folder: Path) -> None:
+def check_writable(folder: AnyPath) -> None:
     """Raise if a release cannot be written to an output folder. Create nothing."""
+    if isinstance(folder, ObjectPath):
+        _check_store(folder)
+        return
     nearest = folder.absolute()
     while not nearest.exists() and nearest != nearest.parent:
         nearest = nearest.parent
@@ -66,6 +70,14 @@ def check_writable(folder: Path) -> None:
         raise OutputError(f"the disk of the output folder {folder} is full; free some space and run again")
 
 
+def _check_store(folder: ObjectPath) -> None:
+    """Raise if a store does not let this user read a folder. Only writing shows whether it may be written, and a run begins with that."""
+    try:
+        folder.exists()
+    except OSError as error:
+        raise OutputError(f"releases cannot be written to {folder}: {error.strerror}") from None
+
+
 @dataclass(frozen=True)
 class Published:
     """A published release.
@@ -79,14 +91,14 @@ class Published:
         portrait: The figures of its pictures; None if this call did not compute them, or the release has no replicates.
     """
 
-    folder: Path
+    folder: AnyPath
     manifest: Mapping[str, Any]
     manifest_sha256: str
     appeared: bool
     portrait: Portrait | None = None
 
 
-def publish(
+def publish_folder(
     draft: Draft,
     *,
     recorded: Collection[str],
@@ -94,7 +106,7 @@ def publish(
     in_chain: Callable[[str], bool],
     confirm: Callable[[], None],
 ) -> Published:
-    """Write the rows, measurements, card and manifest of a release, and publish them with one atomic rename.
+    """Write the rows, measurements, card and manifest of a release to a folder, and publish them with one atomic rename.
 
     A folder that already exists at the final path is never trusted. It is kept if its manifest is one that the run has recorded. If
     the run has recorded none, it is kept if this run would write the same bytes for the time and ledger head that its manifest names.
@@ -111,6 +123,8 @@ def publish(
         OutputError: If the path holds something else, or cannot be written to.
     """
     folder, name = draft.declaration.output_folder, draft.name
+    if isinstance(folder, ObjectPath):
+        raise TypeError(f"{folder} is not a folder of this machine")
     final = folder / name
     with _output_errors(folder, draft.statement.run):
         if recorded and not _is_free(final):
@@ -136,10 +150,10 @@ def _as_recorded(final: Path, recorded: Collection[str], *, run: str) -> Publish
     written = _manifest_there(final)
     digest = hashlib.sha256(written).hexdigest()
     if digest not in recorded:
-        raise _another(final, f"{MANIFEST} is missing or differs", run=run)
+        raise another(final, f"{MANIFEST} is missing or differs", run=run)
     manifest = json.loads(written)
     if problem := damage(final, manifest, digest=digest):
-        raise _another(final, problem, run=run)
+        raise another(final, problem, run=run)
     return Published(final, manifest, digest, appeared=False)
 
 
@@ -151,7 +165,7 @@ def _appeared_or_same(
         try:
             with _draft_beside(final) as folder:
                 now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-                manifest, digest, portrait = _write(folder, draft, created=now)
+                manifest, digest, portrait = write_files(folder, draft, created=now)
                 confirm()
                 if _renamed(folder, final):
                     _require_written(folder, final, run=draft.statement.run)
@@ -160,14 +174,14 @@ def _appeared_or_same(
             if _is_free(final):
                 raise  # otherwise a faster worker has removed this draft as a leftover
     written = _manifest_there(final)
-    if (told := _chosen(written)) and in_chain(told.head):
+    if (told := chosen(written)) and in_chain(told.head):
         statement = replace(draft.statement, ledger_head=told.head)
         with _draft_beside(final) as folder:
             same = replace(draft, statement=statement, before=told.before)
-            manifest, digest, portrait = _write(folder, same, created=told.created)
+            manifest, digest, portrait = write_files(folder, same, created=told.created)
         if hashlib.sha256(written).hexdigest() == digest and not damage(final, manifest, digest=digest):
             return Published(final, manifest, digest, appeared=False, portrait=portrait)
-    raise _another(final, "its files are not those that this run would write", run=draft.statement.run)
+    raise another(final, "its files are not those that this run would write", run=draft.statement.run)
 
 
 def _draft_beside(final: Path) -> AbstractContextManager[DraftFolder]:
@@ -182,7 +196,7 @@ def _manifest_there(final: Path) -> bytes:
         return b""
 
 
-class _Chosen(NamedTuple):
+class Chosen(NamedTuple):
     """What a manifest states about the moment of its publication: its time, the head of the ledger, and the release before it."""
 
     created: str
@@ -190,7 +204,7 @@ class _Chosen(NamedTuple):
     before: str | None
 
 
-def _chosen(manifest: bytes) -> _Chosen | None:
+def chosen(manifest: bytes) -> Chosen | None:
     """Return what a manifest states about the moment of its publication, or None if that is missing or malformed."""
     try:
         told = json.loads(manifest.decode("utf-8"))
@@ -200,10 +214,11 @@ def _chosen(manifest: bytes) -> _Chosen | None:
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     well_formed = well_formed and (before is None or is_name(before))
-    return _Chosen(created, head, before) if well_formed else None
+    return Chosen(created, head, before) if well_formed else None
 
 
-def _another(final: Path, problem: str, *, run: str) -> OutputError:
+def another(final: AnyPath, problem: str, *, run: str) -> OutputError:
+    """Return the error that something else is in the place of a run's release."""
     return OutputError(
         f"{one_line(final)} is not the release of run {run}: {problem}; move it away, then let the run write its "
         f"release there with --resume {run}"
@@ -213,10 +228,10 @@ def _another(final: Path, problem: str, *, run: str) -> OutputError:
 def _require_written(folder: DraftFolder, final: Path, *, run: str) -> None:
     """Raise, before the run is settled, if the published folder is not the one that was written."""
     if not folder.is_at(final):
-        raise _another(final, "the draft was swapped while it was being written", run=run)
+        raise another(final, "the draft was swapped while it was being written", run=run)
 
 
-def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str, Any], str, Portrait | None]:
+def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str, Any], str, Portrait | None]:
     """Write all files of a release. Return its manifest, as a reader of the file gets it, the file's SHA-256, and its portrait."""
     key = signing_key()
     footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}

@@ -1,10 +1,10 @@
 """Retention: after a publication, remove the data of releases beyond the number that the spec keeps."""
 
 import logging
-from pathlib import Path
 
 from dpcore.errors import DpflowError
 from dpcore.ledger import Ledger
+from dpcore.object_store import AnyPath
 from dpcore.release.integrity import MANIFEST, is_there
 from dpcore.release.withdrawal import is_recorded, remove_data, withdraw
 from dpcore.reporting.session_claims import beginnings
@@ -27,7 +27,7 @@ def retain_declared(ledger: Ledger, account: str, declaration: Declaration) -> N
             progress.info("removed the data of release %s: the spec keeps %d", name, keep)
 
 
-def retain(ledger: Ledger, account: str, folder: Path, *, keep: int) -> tuple[str, ...]:
+def retain(ledger: Ledger, account: str, folder: AnyPath, *, keep: int) -> tuple[str, ...]:
     """Keep the newest releases of a dataset's folder, and remove the data of all others. Return the names of those removed now.
 
     Newest means reserved last, as for `latest.json`. Runs that end at the same time may both call this. Releases only become more, so neither
@@ -63,6 +63,6 @@ def retain(ledger: Ledger, account: str, folder: Path, *, keep: int) -> tuple[st
     return tuple(name for _, _, name in live[:-keep])
 
 
-def _has_files(release: Path) -> bool:
+def _has_files(release: AnyPath) -> bool:
     """Return whether a release has more than the manifest and the notice that a removal leaves."""
     return is_there(release / MANIFEST) and sum(1 for _ in release.iterdir()) > 2

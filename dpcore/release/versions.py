@@ -7,10 +7,10 @@ before it starts a new version, and lists the differences. Withdrawn releases co
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from dpcore.ledger import Ledger
+from dpcore.object_store import AnyPath
 from dpcore.release.dataset_folder import is_release
 from dpcore.release.integrity import MANIFEST, read_manifest
 from dpcore.release.withdrawal import is_recorded
@@ -36,7 +36,7 @@ class Version:
     changes: tuple[str, ...]
 
 
-def release_before(ledger: Ledger, run_id: str, folder: Path) -> str | None:
+def release_before(ledger: Ledger, run_id: str, folder: AnyPath) -> str | None:
     """Return the newest release of a dataset's folder that is older than a run's. Manifests that others have changed do not count."""
     run = ledger.run(run_id)
     earlier = sorted(
@@ -46,7 +46,7 @@ def release_before(ledger: Ledger, run_id: str, folder: Path) -> str | None:
     return next((each.release for each in released), None)
 
 
-def version_of(manifest: Mapping[str, Any], folder: Path, *, before: str | None) -> Version:
+def version_of(manifest: Mapping[str, Any], folder: AnyPath, *, before: str | None) -> Version:
     """Return the version of a release's spec.
 
     Args:

@@ -24,6 +24,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from dpcore.errors import OutputError, UsageError
 from dpcore.ledger import Event, Ledger, Run
+from dpcore.object_store import AnyPath, ObjectPath, below
 from dpcore.release.dataset_folder import LATEST, newest_release, point_latest, reservation_numbers
 from dpcore.release.draft_folder import new_file, sync_path
 from dpcore.release.integrity import (
@@ -36,6 +37,7 @@ from dpcore.release.integrity import (
     read_manifest,
     read_regular,
     require_permitted,
+    walk,
 )
 
 WITHDRAWN = "withdrawn.json"
@@ -99,7 +101,7 @@ def notice_of(event: Event, *, ledger: str) -> Notice:
     )
 
 
-def read_notice(release: Path) -> Notice | None:
+def read_notice(release: AnyPath) -> Notice | None:
     """Return the notice of a withdrawn release, or None if it is not withdrawn.
 
     Raises:
@@ -115,7 +117,7 @@ def read_notice(release: Path) -> Notice | None:
         ) from None
 
 
-def require_not_withdrawn(release: Path) -> None:
+def require_not_withdrawn(release: AnyPath) -> None:
     """Raise if a release was withdrawn.
 
     Raises:
@@ -142,7 +144,7 @@ def live_numbers(ledger: Ledger, account: str) -> dict[str, int]:
     return reservation_numbers(run for run in ledger.runs(account) if run.id not in withdrawn)
 
 
-def is_recorded(ledger: Ledger, run_id: str, release: Path) -> bool:
+def is_recorded(ledger: Ledger, run_id: str, release: AnyPath) -> bool:
     """Return whether a folder holds a release that this run has recorded, and not a copy with another manifest."""
     try:
         written = read_manifest(release / MANIFEST)
@@ -151,7 +153,7 @@ def is_recorded(ledger: Ledger, run_id: str, release: Path) -> bool:
     return hashlib.sha256(written).hexdigest() in ledger.manifests_of(run_id)
 
 
-def withdraw(ledger: Ledger, run_id: str, release: Path, *, reason: str, keep: int | None = None) -> Notice:
+def withdraw(ledger: Ledger, run_id: str, release: AnyPath, *, reason: str, keep: int | None = None) -> Notice:
     """Withdraw a release: record it, then remove the data. Repeating it finishes what an interrupted call has left.
 
     Args:
@@ -169,7 +171,7 @@ def withdraw(ledger: Ledger, run_id: str, release: Path, *, reason: str, keep: i
     return remove_data(ledger, run_id, release)
 
 
-def remove_data(ledger: Ledger, run_id: str, release: Path) -> Notice:
+def remove_data(ledger: Ledger, run_id: str, release: AnyPath) -> Notice:
     """Make a folder that of a withdrawn release: readers are told first, then `latest.json` moves on, then the data goes.
 
     Raises:
@@ -177,7 +179,7 @@ def remove_data(ledger: Ledger, run_id: str, release: Path) -> Notice:
     """
     account = ledger.run(run_id).account
     notice = _recorded_notice(ledger, account, run_id)
-    folder, beside = Path(os.path.realpath(release)), Path(os.path.realpath(release.parent))
+    folder, beside = _followed(release), _followed(release.parent)
     try:
         if not is_there(folder / MANIFEST):
             _point_to_another(beside, notice.release, ledger=ledger, account=account)
@@ -192,10 +194,12 @@ def remove_data(ledger: Ledger, run_id: str, release: Path) -> Notice:
                 )
             _put_notice(folder, notice)
             _point_to_another(beside, notice.release, ledger=ledger, account=account)
-            _remove_files(folder, notice)
-            if notice.keep is None:
-                _put_sign(folder, notice)
-            sync_path(folder)
+            if isinstance(folder, ObjectPath):
+                _replace_objects(folder, notice)
+            else:
+                _replace_files(folder, notice)
+        if isinstance(folder, ObjectPath) and _recorded_notice(ledger, account, run_id) != notice:
+            return remove_data(ledger, run_id, release)  # a store has no lock, and the notice was replaced meanwhile
     except OSError as error:
         raise OutputError(
             f"{notice.sentence}, but its files in {one_line(folder)} cannot be removed ({error.strerror}); make the folder "
@@ -208,9 +212,19 @@ def _recorded_notice(ledger: Ledger, account: str, run_id: str) -> Notice:
     return notice_of(ledger.withdrawals(account)[run_id], ledger=ledger.identity())
 
 
+def _followed(path: AnyPath) -> AnyPath:
+    return path if isinstance(path, ObjectPath) else Path(os.path.realpath(path))
+
+
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time change a release, so that what a killed one has left can be removed. The lock ends with the process."""
+def _locked(folder: AnyPath) -> Iterator[None]:
+    """Let one process at a time change a release, so that what a killed one has left can be removed. The lock ends with the process.
+
+    In an object store nothing is renamed, and each step only writes or removes what the recorded notice says. So no lock is needed.
+    """
+    if isinstance(folder, ObjectPath):
+        yield
+        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -219,7 +233,10 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _put_notice(folder: Path, notice: Notice) -> None:
+def _put_notice(folder: AnyPath, notice: Notice) -> None:
+    if isinstance(folder, ObjectPath):
+        (folder / WITHDRAWN).write(notice.encoded())
+        return
     draft = folder / f"{_DRAFT}{secrets.token_hex(4)}"
     with new_file(draft) as file:
         file.write(notice.encoded())
@@ -227,12 +244,31 @@ def _put_notice(folder: Path, notice: Notice) -> None:
     sync_path(folder)
 
 
-def _point_to_another(folder: Path, name: str, *, ledger: Ledger, account: str) -> None:
+def _point_to_another(folder: AnyPath, name: str, *, ledger: Ledger, account: str) -> None:
     """Point `latest.json` to the newest release that is not withdrawn. If all are, it stays with the newest, which says so."""
     if not is_there(folder / LATEST):
         return
     newest = newest_release(folder, reservation_numbers(ledger.runs(account))) or name
     point_latest(folder, newest, numbers=lambda: live_numbers(ledger, account))
+
+
+def _replace_objects(folder: ObjectPath, notice: Notice) -> None:
+    """Put the sign beside the rows, so that reading them fails from then on. Then remove everything but it, the manifest and the notice."""
+    kept = {MANIFEST, WITHDRAWN}
+    if notice.keep is None:
+        kept.add(f"{DATA}/{SIGN}")
+        (folder / DATA / SIGN).write(sign_of(notice))
+    found = [above / name for above, _, names in walk(folder) for name in names]
+    for path in found:
+        if isinstance(path, ObjectPath) and str(below(folder, path)) not in kept:
+            path.unlink()
+
+
+def _replace_files(folder: Path, notice: Notice) -> None:
+    _remove_files(folder, notice)
+    if notice.keep is None:
+        _put_sign(folder, notice)
+    sync_path(folder)
 
 
 def _remove_files(folder: Path, notice: Notice) -> None:
@@ -261,7 +297,7 @@ def _has_only_sign(data: Path, notice: Notice) -> bool:
     return _content(data / SIGN) == sign_of(notice) and sum(1 for _ in data.iterdir()) == 1
 
 
-def _content(path: Path) -> bytes | None:
+def _content(path: AnyPath) -> bytes | None:
     """Return the content of a small file, or None if it cannot be read."""
     try:
         return read_regular(path, limit=LARGEST_NOTE)
@@ -285,7 +321,7 @@ def _remove(path: Path) -> None:
         raise_unless_gone(error)
 
 
-def withdrawal_problem(folder: Path, manifest: Mapping[str, Any], notice: Notice) -> str | None:
+def withdrawal_problem(folder: AnyPath, manifest: Mapping[str, Any], notice: Notice) -> str | None:
     """Describe how the folder of a withdrawn release differs from what a withdrawal leaves, or return None.
 
     Raises:
@@ -303,7 +339,7 @@ def withdrawal_problem(folder: Path, manifest: Mapping[str, Any], notice: Notice
         if found != content:
             return f"{name} is not what the ledger recorded; {again}"
     for each in manifest.get("files", []):
-        if is_there(folder / PurePosixPath(str(each["path"]))):
+        if is_there(folder / str(PurePosixPath(str(each["path"])))):
             return f"it was withdrawn, but {one_line(each['path'])} is still there; {again}"
     others = next(files_in(folder, [*expected]), None)
     return None if others is None else f"{one_line(others)} does not belong to a withdrawn release; {again}"

@@ -1,7 +1,6 @@
 """Publish a release, settle its run, and report the outcome. Everything here is computed from noisy values and the ledger."""
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -18,6 +17,7 @@ from dpcore.curator.curator import Curator
 from dpcore.descent import Finding
 from dpcore.ledger import Account, Balance, Lease, Ledger
 from dpcore.measurements import Measurement
+from dpcore.object_store import AnyPath, ObjectPath, without_links
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, sampler_delta
 from dpcore.release import (
     MANIFEST,
@@ -196,7 +196,7 @@ class Publication:
             self.payer.run_id,
             release=folder.name,
             lease=self.lease,
-            manifest=str(_resolved(folder) / MANIFEST) if record else None,
+            manifest=str(without_links(folder) / MANIFEST) if record else None,
             manifest_sha256=self.published.manifest_sha256 if record else None,
         )
         for warning in self.draft.warnings:
@@ -244,12 +244,9 @@ class Publication:
         )
 
 
-def _shown(path: Path) -> str:
-    """Return the path relative to the working folder if it lies below it, else the absolute path."""
-    here, whole = Path.cwd().resolve(), _resolved(path)
-    return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
-
-
-def _resolved(release: Path) -> Path:
-    """Return the path of a release with links in its parents resolved. A link put in the release's own place is not followed."""
-    return Path(os.path.realpath(release.parent), release.name)
+def _shown(path: AnyPath) -> str:
+    """Return the path relative to the working folder if it lies below it, else the absolute path or the address."""
+    here, whole = Path.cwd().resolve(), without_links(path)
+    if isinstance(whole, ObjectPath) or not whole.is_relative_to(here):
+        return str(whole)
+    return str(whole.relative_to(here))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from dpcore.curator.curator import Curator
 from dpcore.errors import DpflowError, RowsUnexpected, UsageError
 from dpcore.ledger import Account, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
+from dpcore.object_store import AnyPath
 from dpcore.places import places_of_spec
 from dpcore.private import Private
 from dpcore.release import (
@@ -332,7 +332,7 @@ class Synthesis:
         model, seed = self.strategy.model, self._seed("rows")
         return SyntheticRows(count, chunks=lambda: model.row_chunks(count, rng=np.random.default_rng(seed)))
 
-    def publish(self, rows: SyntheticRows) -> Path:
+    def publish(self, rows: SyntheticRows) -> AnyPath:
         """Write the release and publish it atomically. A worker that has lost its lease publishes nothing."""
         self.ledger.confirm()
         stages, granted = self._stages, self._stages.granted

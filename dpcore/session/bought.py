@@ -11,7 +11,7 @@ import numpy as np
 from dpcore.answers.intervals import Basis, Interval
 from dpcore.answers.query import Number, Query
 from dpcore.errors import LedgerDamaged
-from dpcore.measurements import BOUGHT, Counts, Measurement
+from dpcore.measurements import BOUGHT, Counts, Measurement, step_for
 from dpcore.models.lifted import Grid
 from dpcore.resolutions import Resolutions
 
@@ -27,13 +27,13 @@ def digest_of(query: Query) -> str:
     return sha256(repr(asked).encode()).hexdigest()[:32]
 
 
-def step_of(digest: str, purchase: int) -> str:
+def step_of(digest: str, purchase: int, *, analyst: str | None = None) -> str:
     """Return the name of the step that buys an answer. `purchase` counts the purchases of the same question, from 1.
 
-    >>> step_of("9f86", 1)
-    'ask/9f86/1'
+    >>> step_of("9f86", 1), step_of("9f86", 1, analyst="ada")
+    ('ask/9f86/1', 'ask/9f86/1@ada')
     """
-    return f"{BOUGHT}{digest}/{purchase}"
+    return step_for(f"{BOUGHT}{digest}/{purchase}", analyst)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,7 @@ class Bought:
         counts: The noisy count of each class.
         noise: The standard deviation of the noise, per count.
         numbers: The answer: an interval for each number of the query, in its order.
+        share: The wanted half width as a share of each number as it was expected before; None if it was wanted in rows.
     """
 
     step: str
@@ -59,6 +60,7 @@ class Bought:
     counts: Counts
     noise: float
     numbers: tuple[Interval, ...]
+    share: float | None = None
 
     def answer(self, query: Query) -> dict[Number, Interval]:
         """Return the intervals by the numbers of a query that asks the same."""
@@ -79,6 +81,8 @@ class Bought:
             "noise": self.noise.hex(),
             "numbers": [_told(each) for each in self.numbers],
         }
+        if self.share is not None:
+            head["share"] = self.share.hex()
         return json.dumps(head, sort_keys=True).encode() + b"\n" + self.counts.astype("<i8").tobytes()
 
     @classmethod
@@ -99,6 +103,7 @@ class Bought:
                 counts=counts,
                 noise=float.fromhex(public["noise"]),
                 numbers=tuple(map(_restored, public["numbers"])),
+                share=float.fromhex(public["share"]) if "share" in public else None,
             )
         except (ValueError, KeyError, TypeError):
             raise LedgerDamaged(

@@ -108,8 +108,9 @@ def offer(query: Query, knowledge: Knowledge, *, within: Within, currency: Curre
     Raises:
         UsageError: If the answer is not accurate enough, and no measurement can make it so. The message says what can be asked.
     """
-    earlier = _stored(query, knowledge, within)
-    if earlier is not None and _is_within(earlier, within):
+    bought = _last_bought(query, knowledge)
+    earlier = None if bought is None else _stored(bought, query, within)
+    if earlier is not None and (_is_within(earlier, within) or _was_for(bought, within)):
         return Offer(query, knowledge.intervals.ensemble.merging(query), earlier, within, stored=True)
     prepared, found = knowledge.intervals.of(query, level=within.level)
     numbers = found if earlier is None else {each: _narrower(found[each], earlier[each]) for each in found}
@@ -136,13 +137,25 @@ def offer(query: Query, knowledge: Knowledge, *, within: Within, currency: Curre
     return Offer(query, prepared, numbers, within, grid=grid, noise=made)
 
 
-def _stored(query: Query, knowledge: Knowledge, within: Within) -> Answered | None:
-    """Return the last bought answer to the same question, with intervals of the wanted level."""
+def _last_bought(query: Query, knowledge: Knowledge) -> Bought | None:
+    """Return the last purchase for the same question."""
     digest = digest_of(query)
-    for each in reversed(knowledge.bought):
-        if each.digest == digest:
-            return {number: _at_level(known, each, within) for number, known in each.answer(query).items()}
-    return None
+    return next((each for each in reversed(knowledge.bought) if each.digest == digest), None)
+
+
+def _stored(bought: Bought, query: Query, within: Within) -> Answered:
+    """Return a bought answer, with intervals of the wanted level."""
+    return {number: _at_level(known, bought, within) for number, known in bought.answer(query).items()}
+
+
+def _was_for(bought: Bought | None, within: Within) -> bool:
+    """Return whether an answer was bought for the wanted share of each number, or a smaller one.
+
+    A share is of what was expected before. The answer may turn out smaller, but asking for the same again must not cost again.
+    """
+    if bought is None or bought.share is None or not within.relative:
+        return False
+    return bought.share <= within.size and bought.level >= within.level
 
 
 def _at_level(interval: Interval, bought: Bought, within: Within) -> Interval:

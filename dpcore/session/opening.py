@@ -6,12 +6,12 @@ A session is a run of the ledger whose reservation stays open. Its claim names t
 import logging
 from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from dpcore.answers.release import Release, open_release_with
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState
+from dpcore.object_store import AnyPath
 from dpcore.privacy.accounting import budget_of, epsilon_of
 from dpcore.release import MANIFEST
 from dpcore.release.integrity import one_line, read_manifest
@@ -134,7 +134,7 @@ def newest_release(ledger: Ledger, declaration: Declaration, *, account: Account
     return None
 
 
-def _usable(ledger: Ledger, run: Run, folder: Path) -> Release | None:
+def _usable(ledger: Ledger, run: Run, folder: AnyPath) -> Release | None:
     """Return a run's release; None if it is not in its place, was changed or is damaged."""
     written = _recorded_manifest(ledger, run, folder)
     if written is None:
@@ -212,7 +212,7 @@ def first_run(ledger: Ledger, session: Run, release: Release) -> Run:
     return ledger.run(claim.first)
 
 
-def _recorded_manifest(ledger: Ledger, run: Run, folder: Path) -> bytes | None:
+def _recorded_manifest(ledger: Ledger, run: Run, folder: AnyPath) -> bytes | None:
     """Return the manifest of a release as its run has published it; None if it is not there, or was changed."""
     try:
         written = read_manifest(folder / MANIFEST)

@@ -33,6 +33,23 @@ class Price:
         return self.amount == 0
 
 
+@dataclass(frozen=True)
+class Payer:
+    """Who pays for an answer.
+
+    Attributes:
+        analyst: The analyst whose share of the session pays; None for the session itself.
+        at_most: The largest amount to pay, such as the price that was shown; None for as much as is left.
+    """
+
+    analyst: str | None = None
+    at_most: int | None = None
+
+
+SESSION = Payer()
+"""The session itself pays."""
+
+
 @dataclass(frozen=True, eq=False)
 class Reply:
     """An answer: a table as `dpcore.answer` returns it, and what was paid for it."""

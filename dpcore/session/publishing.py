@@ -5,9 +5,7 @@ any time, and go on. The privacy statement adds the reservations of all runs who
 """
 
 import hashlib
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from dpcore.descent import Finding
 from dpcore.descent.descent import Level
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState
+from dpcore.object_store import without_links
 from dpcore.release import (
     MANIFEST,
     ChosenLimit,
@@ -72,7 +71,7 @@ def publish_knowledge(
         in_chain=ledger.has_event,
         confirm=ledger.confirm,
     )
-    folder = Path(os.path.realpath(published.folder.parent), published.folder.name)
+    folder = without_links(published.folder)
     record = lease is not None or published.appeared
     ledger.settle(
         run_id,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from dpcore.answers.answer import frame_of
+from dpcore.answers.plain import plain_rows
 from dpcore.answers.query import Query
 from dpcore.answers.sql import parse
 from dpcore.curator.curator import Curator
@@ -25,6 +26,7 @@ from dpcore.places import Places, places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, epsilon_of
 from dpcore.runs.paying import paying_account
 from dpcore.session.accuracy import Within
+from dpcore.session.analysts import bought_by, budget_for
 from dpcore.session.bought import Bought, digest_of, step_of
 from dpcore.session.knowledge import Knowledge
 from dpcore.session.memory import recalled, remembered
@@ -38,7 +40,7 @@ from dpcore.session.opening import (
     with_epsilon,
 )
 from dpcore.session.overview import described, end_session
-from dpcore.session.price import Price, Reply
+from dpcore.session.price import SESSION, Payer, Price, Reply
 from dpcore.session.publishing import publish_knowledge
 from dpcore.session.starting import started
 from dpcore.session.table import SessionTable
@@ -46,6 +48,12 @@ from dpcore.session.turns import Turns
 from dpcore.spec import Declaration, load_spec
 
 _Result = TypeVar("_Result")
+
+ANY_WIDTH = 1e300
+"""A half width that no answer exceeds."""
+
+MOST_GIVEN = 10_000
+"""How many free answers a process remembers. They are kept so that nobody pays later for what was free before."""
 
 
 class Session:
@@ -136,6 +144,17 @@ class Session:
         """What the session knows now. Purchases of other processes are included."""
         return self._known()
 
+    def prepare(self) -> None:
+        """Read the model and the table now, if the session is open, so that no later answer has to wait for that.
+
+        Raises:
+            SourceError: If the table cannot be read.
+            UsageError: If it has changed since the session began.
+        """
+        _ = self._known().intervals
+        if self.run.state is RunState.OPEN:
+            self._read_table()
+
     def price(self, query: str, *, within: float | str, level: float = 0.95) -> Price:
         """Return what an answer would cost now. No data is touched, and nothing is charged.
 
@@ -151,7 +170,16 @@ class Session:
         wanted = Within.of(within, level=level)
         return self._price(self._offer(self._parsed(query), wanted))
 
-    def ask(self, query: str, *, within: float | str, level: float = 0.95) -> Reply:
+    def look(self, query: str, *, within: float | str | None, level: float = 0.95) -> Reply:
+        """Return an answer as it is known now, however wide. Its price is what the wanted accuracy would cost; None wants none.
+
+        No data is touched, and nothing is charged. Unlike `ask`, this does not return what was free before the model learned more.
+        """
+        wanted = Within.of(ANY_WIDTH if within is None else within, level=level)
+        offered = self._offer_now(self._parsed(query), wanted)
+        return Reply(frame_of(offered.prepared, offered.numbers), self._price(offered))
+
+    def ask(self, query: str, *, within: float | str, level: float = 0.95, payer: Payer = SESSION) -> Reply:
         """Answer a question. It is free if the model knows the answer well enough, or if the same question was bought before.
 
         Otherwise the counts that the question distinguishes are measured, with the most noise that still makes the answer accurate
@@ -161,9 +189,10 @@ class Session:
             query: One SQL statement, as for `dpcore.answer`.
             within: The wanted half width of the intervals, as for `price`.
             level: The level of the intervals.
+            payer: Who pays, and how much at most. Default: the session itself, as much as it has left.
 
         Raises:
-            BudgetRefused: If the rest of the session's budget cannot pay. Nothing was charged.
+            BudgetRefused: If the rest of the session's budget, or of the payer's share, cannot pay. Nothing was charged.
             QueryError: If the statement cannot be understood. It has a line and a column.
             UsageError: If no measurement could make the answer as accurate, or the table has changed.
         """
@@ -174,17 +203,30 @@ class Session:
             price = self._price(offered)
             if price.free:
                 return Reply(frame_of(offered.prepared, offered.numbers), price)
-            self._refuse_beyond(offered, price)
+            self._refuse_beyond(offered, price, payer)
             self._read_table()
             with turns.next() as lease:
                 # Others may have bought something meanwhile, perhaps the same answer.
                 if lease is not None and self._is_current():
-                    bought = self._buy(query, offered, lease)
+                    bought = self._buy(query, offered, lease, payer.analyst)
                     return Reply(frame_of(offered.prepared, bought.answer(parsed)), price)
 
     def described(self) -> dict[str, Any]:
         """Return what the session has reserved, spent and bought, as plain JSON values."""
         return described(self._ledger, self.run)
+
+    def budget_of(self, analyst: str) -> dict[str, Any]:
+        """Return what an analyst and the whole session have left, as plain JSON values."""
+        return budget_for(self._ledger, self.run, analyst)
+
+    def bought_by(self, analyst: str) -> list[dict[str, Any]]:
+        """Return the answers that an analyst has bought, oldest first, as plain JSON values."""
+        merging = self._known().intervals.ensemble.merging
+        return [
+            {**each, "rows": plain_rows(frame_of(merging(query), bought.answer(query)))}
+            for bought, each in bought_by(self._ledger, self.id, analyst)
+            for query in [self._parsed(bought.question)]
+        ]
 
     def release(self) -> dict[str, Any]:
         """Publish what the session knows as a release. Nothing is charged, and the session goes on."""
@@ -213,23 +255,28 @@ class Session:
     def _offer(self, query: Query, within: Within) -> Offer:
         name = digest_of(query), within.level
         try:
-            found = offer(
-                query,
-                self._known(),
-                within=within,
-                currency=self._account.currency,
-                protection=self._declaration.protection,
-            )
+            found = self._offer_now(query, within)
         except UsageError:
             if (given := self._given.get(name)) is None or not given.is_within(within):
                 raise
             return self._again(given, query)
         if found.noise is None:
             self._given[name] = found
+            if len(self._given) > MOST_GIVEN:
+                del self._given[next(iter(self._given))]
         elif (given := self._given.get(name)) is not None and given.is_within(within):
             # Intervals may widen a little when the model learns. Nobody pays for an answer that was given for nothing before.
             return self._again(given, query)
         return found
+
+    def _offer_now(self, query: Query, within: Within) -> Offer:
+        return offer(
+            query,
+            self._known(),
+            within=within,
+            currency=self._account.currency,
+            protection=self._declaration.protection,
+        )
 
     def _again(self, given: Offer, query: Query) -> Offer:
         """Return an answer that was given before, with the names, the order and the limit of another query that asks the same."""
@@ -268,38 +315,48 @@ class Session:
         """Return whether nobody has bought anything since the last look. Called under the lease, so nobody can until it is given back."""
         return len(self._ledger.transcript(self.id)) == len(self._seen[1].bought)
 
-    def _refuse_beyond(self, offered: Offer, price: Price) -> None:
-        """Raise if the session is closed, or the rest of its budget cannot pay."""
+    def _refuse_beyond(self, offered: Offer, price: Price, payer: Payer) -> None:
+        """Raise if the session is closed, or the rest of its budget or of the payer's share cannot pay. The ledger checks both again."""
         run = self.run
         if run.state is not RunState.OPEN:
             raise UsageError(
                 f"session {self.id} is closed and buys no more answers; open another: dpflow session open SPEC"
             )
-        if price.amount > run.remaining:
-            currency = self._account.currency
+        currency = self._account.currency
+        if payer.at_most is not None and price.amount > payer.at_most:
+            raise BudgetRefused(
+                f"this answer now costs {in_currency(price.amount, currency)}, more than was agreed to; look at its price again",
+                requested=price.amount,
+                remaining=payer.at_most,
+            )
+        left, whose, instead = run.remaining, f"session {self.id}", "open another session"
+        share = None if payer.analyst is None else self._ledger.shares(self.id).get(payer.analyst)
+        if share is not None and share.remaining < left:
+            left, whose, instead = share.remaining, f"analyst {share.analyst}", "ask the steward for a larger share"
+        if price.amount > left:
             advice = "accept a wider interval"
             with suppress(UsageError):  # too little for any noise
-                noise = marginal_noise(run.remaining, currency=currency, protection=self._declaration.protection)
+                noise = marginal_noise(left, currency=currency, protection=self._declaration.protection)
                 advice = f"for what is left, ask within {offered.reachable(noise):.4g} or more"
             raise BudgetRefused(
-                f"this answer costs {in_currency(price.amount, currency)}, but session {self.id} has "
-                f"{in_currency(run.remaining, currency)} left; {advice}, or open another session",
+                f"this answer costs {in_currency(price.amount, currency)}, but {whose} has "
+                f"{in_currency(left, currency)} left; {advice}, or {instead}",
                 requested=price.amount,
-                remaining=run.remaining,
+                remaining=left,
             )
 
     def _read_table(self) -> None:
         """Read the private table, if this process has not done so. It must be the one of the first release."""
         self._source.read(self._first.universe, run_id=self._first_run.id, version=str(self._first_run.data_version))
 
-    def _buy(self, question: str, offered: Offer, lease: Lease) -> Bought:
+    def _buy(self, question: str, offered: Offer, lease: Lease, analyst: str | None) -> Bought:
         """Charge for a question's counts, draw their noise, and store them with the answer. In this order."""
         grid, noise = offered.grid, offered.noise
         if grid is None or noise is None:
             raise UsageError("a free answer cannot be bought; report this")
         digest = digest_of(offered.query)
         earlier = sum(each.digest == digest for each in self._seen[1].bought)
-        step = step_of(digest, earlier + 1)
+        step = step_of(digest, earlier + 1, analyst=analyst)
 
         def keep(counts: Counts) -> bytes:
             numbers = offered.answer(counts)
@@ -308,6 +365,7 @@ class Session:
                 question=question,
                 digest=digest,
                 level=offered.within.level,
+                share=offered.within.size if offered.within.relative else None,
                 grid=grid,
                 counts=counts,
                 noise=noise.standard_deviation,

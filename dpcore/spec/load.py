@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from dpcore.descent import Descent
 from dpcore.errors import SpecError
+from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.privacy.protection import Protection
 from dpcore.spec.blocks import calendar_of, check_blocks
 from dpcore.spec.categories import CategoricalSpec
@@ -191,9 +192,15 @@ class Declaration:
         return len(cells) > 1 and median(cells) > PAIR_CELLS
 
     @property
-    def output_folder(self) -> Path:
+    def output_folder(self) -> AnyPath:
         """The folder for this dataset's releases."""
-        return self.path.parent / self.spec.output.path / self.spec.dataset
+        return self.outputs / self.spec.dataset
+
+    @property
+    def outputs(self) -> AnyPath:
+        """The folder that `output.path` names, which holds the releases of several datasets."""
+        named = any_path(self.spec.output.path)
+        return named if isinstance(named, ObjectPath) else self.path.parent / named
 
 
 def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:

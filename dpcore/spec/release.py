@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from dpcore.object_store import output_address
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.blocks import BlocksSpec
 from dpcore.spec.categories import BooleanSpec, CategoricalSpec
@@ -142,7 +143,9 @@ STRATEGIES: dict[str, type[StrategySpec]] = {"adaptive": AdaptiveSpec, "mwem": M
 class OutputSpec(SpecPart):
     """The folder of the release, and its number of rows."""
 
-    path: Annotated[str, Field(min_length=1)] = Field("releases", description="a folder, relative to the spec")
+    path: Annotated[str, Field(min_length=1), AfterValidator(output_address)] = Field(
+        "releases", description="a folder, relative to the spec, or an object store, such as s3://bucket/releases"
+    )
     rows: Literal["noisy"] | Annotated[int, Field(ge=1, le=MOST_ROWS)] = Field(
         "noisy", description="`noisy`: as many rows as the noisy total; or a number of your choice"
     )

@@ -67,8 +67,9 @@ class SpecKeeping:
 
     @property
     def releases(self) -> Path | None:
-        """The folder for its releases."""
-        return self.declaration.path.parent / self.declaration.spec.output.path if self.declaration else None
+        """The folder of this machine for its releases."""
+        outputs = self.declaration.outputs if self.declaration else None
+        return outputs if isinstance(outputs, Path) else None
 
     @property
     def declared_source(self) -> Path | None:

@@ -3,12 +3,15 @@
 import hashlib
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpcore.errors import UsageError
 from dpcore.ledger import EventKind, Ledger, open_ledger
+from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.release.dataset_folder import LATEST, is_release
 from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, one_line, read_manifest, read_regular
 from dpcore.release.withdrawal import Notice, read_notice, withdraw
@@ -34,24 +37,30 @@ class Listed:
     """
 
     name: str
-    folder: Path
+    folder: AnyPath
     manifest: dict[str, Any]
     notice: Notice | None
     newest: bool
 
 
-def dataset_folder(name: str) -> Path:
+def dataset_folder(name: str) -> AnyPath:
     """Return the folder that holds a dataset's releases.
 
     Args:
-        name: The folder itself, one of its releases, a spec, the name of a registered spec, or the name of a dataset.
+        name: The folder itself or its address, one of its releases, a spec, the name of a registered spec, or the name of a dataset.
 
     Raises:
         UsageError: If there is no such dataset.
     """
-    path = Path(name)
-    if path.is_dir():
+    path = any_path(name)
+    with _readable(path):
+        found = path.is_dir()
+    if found:
         return path.parent if (path / MANIFEST).exists() and not (path / LATEST).exists() else path
+    if isinstance(path, ObjectPath):
+        raise UsageError(
+            f"there is no release at {one_line(path)}; name the folder of a dataset, such as s3://bucket/{RELEASES}/DATASET"
+        )
     if path.suffix in SPEC_SUFFIXES:
         return load_spec(path).output_folder
     if name in registered_names():
@@ -64,7 +73,7 @@ def dataset_folder(name: str) -> Path:
     )
 
 
-def latest(name: str) -> Path:
+def latest(name: str) -> AnyPath:
     """Return the folder of a dataset's newest release that is not withdrawn.
 
     Raises:
@@ -87,16 +96,22 @@ def listed(name: str) -> tuple[Listed, ...]:
     """Return the releases of a dataset, oldest first, withdrawn ones included."""
     folder = dataset_folder(name)
     newest = _pointed(folder)
-    try:
+    with _readable(folder):
         names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    except OSError as error:
-        raise UsageError(f"{one_line(folder)} cannot be read ({error.strerror}); check its permissions") from None
     found = [
         Listed(each, folder / each, _manifest(folder / each), read_notice(folder / each), each == newest)
         for each in names
         if is_release(folder, each)
     ]
     return tuple(sorted(found, key=_age))
+
+
+@contextmanager
+def _readable(folder: AnyPath) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{one_line(folder)} cannot be read ({error.strerror}); check its permissions") from None
 
 
 def _age(each: Listed) -> tuple[str, int, str]:
@@ -106,7 +121,7 @@ def _age(each: Listed) -> tuple[str, int, str]:
     return each.name.partition("-")[0], number if isinstance(number, int) else 0, each.name
 
 
-def withdraw_release(place: str, *, reason: str) -> tuple[Notice, Path, bool]:
+def withdraw_release(place: str, *, reason: str) -> tuple[Notice, AnyPath, bool]:
     """Withdraw a release, as the steward.
 
     Args:
@@ -136,9 +151,9 @@ def withdraw_release(place: str, *, reason: str) -> tuple[Notice, Path, bool]:
         return notice, release, before is None or before.seq != notice.event
 
 
-def _release_of(ledger: Ledger, place: str) -> tuple[str, Path]:
+def _release_of(ledger: Ledger, place: str) -> tuple[str, AnyPath]:
     """Return the run that made a release, and the folder of the release."""
-    path = Path(place)
+    path = any_path(place)
     if (path / LATEST).exists():
         raise UsageError(
             f"{one_line(path)} is the folder of a dataset; name one of its releases, see: dpflow releases {one_line(path)}"
@@ -163,12 +178,12 @@ def _release_of(ledger: Ledger, place: str) -> tuple[str, Path]:
     return run, path
 
 
-def _by_name(ledger: Ledger, name: str) -> tuple[str, Path]:
+def _by_name(ledger: Ledger, name: str) -> tuple[str, AnyPath]:
     """Find a release by its name, for example because its folder was removed by hand."""
     found = None
     for event in ledger.history(None):
         if event.kind in {EventKind.SETTLED, EventKind.REPUBLISHED} and event.details.get("release") == name:
-            found = str(event.run or event.details["run"]), Path(str(event.details["manifest"])).parent
+            found = str(event.run or event.details["run"]), any_path(str(event.details["manifest"])).parent
     if found is None:
         raise UsageError(
             f"there is no release at {one_line(name)}, and none of this name in the ledger; see: dpflow releases DATASET"
@@ -176,7 +191,7 @@ def _by_name(ledger: Ledger, name: str) -> tuple[str, Path]:
     return found
 
 
-def _pointed(folder: Path) -> str | None:
+def _pointed(folder: AnyPath) -> str | None:
     """Return the name of the release that `latest.json` points to, or None if there is no such note."""
     try:
         return Path(str(json.loads(read_regular(folder / LATEST, limit=LARGEST_NOTE))["release"])).name
@@ -186,6 +201,6 @@ def _pointed(folder: Path) -> str | None:
         raise UsageError(f"{LATEST} in {one_line(folder)} cannot be read; see: dpflow ledger verify") from None
 
 
-def _manifest(release: Path) -> dict[str, Any]:
+def _manifest(release: AnyPath) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(read_manifest(release / MANIFEST))
     return content

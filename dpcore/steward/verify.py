@@ -17,6 +17,7 @@ from dpcore.ledger import Account, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.chain import is_sha256
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
+from dpcore.object_store import AnyPath, ObjectPath, any_path, below, is_below, without_links
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, deltas_of
 from dpcore.release.dataset_folder import misplaced, reservation_numbers, walk_releases
 from dpcore.release.integrity import (
@@ -37,7 +38,7 @@ from dpcore.reporting.promises import began_with, made_from, release_cap, releas
 
 
 def verify_ledger(
-    *, releases: Sequence[Path] = (), complete: Sequence[Path] = (), expected_head: str | None = None
+    *, releases: Sequence[AnyPath] = (), complete: Sequence[AnyPath] = (), expected_head: str | None = None
 ) -> Verified:
     """Verify the ledger, and every file of all recorded releases that still exist.
 
@@ -55,11 +56,11 @@ def verify_ledger(
         raise UsageError("a head is 64 hexadecimal digits in lower case; copy it from a manifest's ledger_head")
     with access_errors(), open_ledger() as ledger:
         recorded = tuple(_recorded(ledger))
-        there = sorted({each.path for each in recorded if is_there(each.path)})
+        there = sorted({each.path for each in recorded if is_there(each.path)}, key=str)
         # A ledger restored from a backup does not know its later releases. They lie beside the ones it knows.
-        beside = sorted({each.beside for each in recorded if is_folder(each.beside)})
-        below = {folder: tuple(_found_beside(folder)) for folder in beside}
-        found = [*_found([*releases, *complete]), *chain.from_iterable(below.values()), *there]
+        beside = sorted({each.beside for each in recorded if is_folder(each.beside)}, key=str)
+        nearby = {folder: tuple(_found_beside(folder)) for folder in beside}
+        found = [*_found([*releases, *complete]), *chain.from_iterable(nearby.values()), *there]
         read = {path: _read(path, identity=ledger.identity()) for path in dict.fromkeys(found)}
         manifests = [manifest for manifest in read.values() if manifest is not None]
         heads = {one_line(manifest.path): manifest.head for manifest in manifests}
@@ -68,7 +69,10 @@ def verify_ledger(
         runs = {manifest.run: _require_agreement(ledger, manifest) for manifest in manifests}
         # Read the records again, after the states of the runs: a run that was settled meanwhile has its record by now.
         files, withdrawn = _require_published(ledger, manifests, runs, recorded=tuple(_recorded(ledger)))
-        foreign = {folder: sorted(path for path in set(paths) if read[path] is None) for folder, paths in below.items()}
+        foreign = {
+            folder: sorted((path for path in set(paths) if read[path] is None), key=str)
+            for folder, paths in nearby.items()
+        }
         _require_releases_only(ledger, recorded, read=read, foreign=foreign)
     absent = _absent(recorded, runs=runs, complete=complete)
     others = len(read) - len(manifests)
@@ -80,22 +84,23 @@ class _Recorded:
     """A release as recorded in the ledger: its run, the path of its manifest, and the manifest's hash."""
 
     run: str
-    path: Path
+    path: AnyPath
     sha256: str
-    folder: Path
+    folder: AnyPath
     """The recorded folder of the release, which may have become a link."""
 
     @property
-    def beside(self) -> Path:
+    def beside(self) -> AnyPath:
         """The folder of releases in which it was published. A link left behind by a move of the release is not followed."""
-        return Path(os.path.realpath(self.folder.parent))
+        parent = self.folder.parent
+        return parent if isinstance(parent, ObjectPath) else Path(os.path.realpath(parent))
 
 
 @dataclass(frozen=True)
 class _Manifest:
     """A release's manifest, with its statements about its run."""
 
-    path: Path
+    path: AnyPath
     run: str
     account: str
     head: str
@@ -117,18 +122,13 @@ def _recorded(ledger: Ledger) -> Iterator[_Recorded]:
         for event in scan.publications():
             try:
                 body = json.loads(event.body)
-                path, run = Path(body["manifest"]), str(event.run or body["run"])
-                yield _Recorded(run, _resolved(path), str(body["manifest_sha256"]), path.parent)
+                path, run = any_path(body["manifest"]), str(event.run or body["run"])
+                yield _Recorded(run, without_links(path), str(body["manifest_sha256"]), path.parent)
             except (KeyError, TypeError, ValueError, OSError, RecursionError):
                 continue
 
 
-def _resolved(path: Path) -> Path:
-    """Return the manifest's path with links in its folder resolved. The manifest itself is not followed, so that checks see a link."""
-    return Path(os.path.realpath(path.parent), path.name)  # unlike `resolve`, `realpath` accepts a link to itself
-
-
-def _found(places: Iterable[Path]) -> Iterator[Path]:
+def _found(places: Iterable[AnyPath]) -> Iterator[AnyPath]:
     """Iterate over the manifests in and below some folders, except those of releases still being written.
 
     A folder whose name begins with a dot is searched if it contains `data`, because a reader of `*/data` may read it. A folder that this
@@ -139,31 +139,31 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
             nothing = f"there is nothing at {one_line(place)}"
             raise UsageError(f"{nothing}; name a folder that holds releases, or a {MANIFEST}")
         if not is_folder(place):
-            yield _resolved(place)
-        for folder, below, _ in walk(place):
-            below[:] = [name for name in below if not name.startswith(".") or is_there(folder / name / "data")]
-            yield from _found_in(folder, below)
+            yield without_links(place)
+        for folder, names, _ in walk(place):
+            names[:] = [name for name in names if not name.startswith(".") or is_there(folder / name / "data")]
+            yield from _found_in(folder, names)
 
 
-def _found_beside(folder: Path) -> Iterator[Path]:
+def _found_beside(folder: AnyPath) -> Iterator[AnyPath]:
     """Iterate over the manifests in and below a dataset's folder, except those of releases still being written.
 
     Hidden folders are searched too, because a reader of `**` may read them.
     """
-    for above, below, _ in walk_releases(folder):
-        yield from _found_in(above, below)
+    for above, names, _ in walk_releases(folder):
+        yield from _found_in(above, names)
 
 
-def _found_in(folder: Path, below: Iterable[str]) -> Iterator[Path]:
+def _found_in(folder: AnyPath, names: Iterable[str]) -> Iterator[AnyPath]:
     """Iterate over the manifests in a folder and its subfolders, some of which may be links.
 
     A walk does not enter links, but a reader would read a linked release like the others.
     """
-    paths = (folder / name / MANIFEST for name in ("", *below))
-    return (_resolved(path) for path in paths if is_there(path))
+    paths = (folder / MANIFEST, *(folder / name / MANIFEST for name in names))
+    return (without_links(path) for path in paths if is_there(path))
 
 
-def _read(path: Path, *, identity: str) -> _Manifest | None:
+def _read(path: AnyPath, *, identity: str) -> _Manifest | None:
     """Read a manifest. Return None if it names another ledger: anybody can write many large ones, which must not fill the memory.
 
     Raises:
@@ -188,7 +188,7 @@ def _read(path: Path, *, identity: str) -> _Manifest | None:
     return manifest if privacy.get("ledger", identity) == identity else None
 
 
-def _require_in_place(recorded: Iterable[_Recorded], read: Mapping[Path, _Manifest | None]) -> None:
+def _require_in_place(recorded: Iterable[_Recorded], read: Mapping[AnyPath, _Manifest | None]) -> None:
     """Raise if a recorded place holds something other than its run's release, whatever copies exist elsewhere."""
     for each in recorded:
         if each.path in read:
@@ -266,7 +266,11 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
 
 
 def _require_releases_only(
-    ledger: Ledger, recorded: Sequence[_Recorded], *, read: Iterable[Path], foreign: Mapping[Path, Sequence[Path]]
+    ledger: Ledger,
+    recorded: Sequence[_Recorded],
+    *,
+    read: Iterable[AnyPath],
+    foreign: Mapping[AnyPath, Sequence[AnyPath]],
 ) -> None:
     """Raise if a folder of releases holds something that could pass for a release, points to an older release as the newest, or has another owner.
 
@@ -296,12 +300,12 @@ def _require_releases_only(
             )
 
 
-def _shown_below(folder: Path, manifest: Path) -> str:
+def _shown_below(folder: AnyPath, manifest: AnyPath) -> str:
     """Return the name of a release as seen from a dataset's folder. A manifest that is in no folder of its own is named itself."""
     release = manifest if manifest.parent == folder else manifest.parent
-    if release.is_relative_to(folder):
-        return str(release.relative_to(folder))
-    links = (path.parent.name for path in folder.glob(f"*/{MANIFEST}") if _resolved(path) == manifest)
+    if is_below(folder, release):
+        return str(below(folder, release))
+    links = (path.name for path in folder.iterdir() if without_links(path / MANIFEST) == manifest)
     return next(links, str(release))
 
 
@@ -311,17 +315,17 @@ def _numbers(ledger: Ledger, accounts: Iterable[str], recorded: Mapping[str, str
     return reservation_numbers(runs.values()) | {name: runs[run].first for name, run in recorded.items() if run in runs}
 
 
-def _release_changed(release: Path, problem: str, *, withdrawn: bool = False) -> LedgerDamaged:
+def _release_changed(release: AnyPath, problem: str, *, withdrawn: bool = False) -> LedgerDamaged:
     then = "" if withdrawn else "; restore the release from a backup"  # the problem of a withdrawn one says what to do
     return LedgerDamaged(f"the release {one_line(release)} was changed: {problem}{then}")
 
 
-def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: Sequence[Path]) -> int:
+def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: Sequence[AnyPath]) -> int:
     """Count the releases that were not found. Raise if one of them was published below `complete`."""
     absent = list({each.run: each for each in recorded if each.run not in runs}.values())  # the last record of each run
-    whole = [place.resolve() for place in complete]
+    whole = [place.resolve() if isinstance(place, Path) else place for place in complete]
     for each in absent:
-        if any(each.path.is_relative_to(place) for place in whole):
+        if any(is_below(place, each.path) for place in whole):
             raise LedgerDamaged(
                 f"the release {one_line(each.path.parent)} of run '{each.run}' is missing; restore it from a backup, "
                 "or name the folder that it was moved to with --releases"

@@ -1,4 +1,4 @@
-"""Deploy to a Prefect server: a release for each registered spec, the account pages, and the nightly verification of the ledger.
+"""Deploy to a Prefect server: releases of registered specs, dashboards, the account pages, and the nightly verification of the ledger.
 
 Prefect loads a flow by its module name, so the server stores no path of the deploying machine. Our deployments carry a tag: those
 whose spec is no longer registered are removed, and deployments without the tag are left alone.
@@ -18,15 +18,22 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
 from prefect.schedules import Cron, Schedule
 
+from dpcore import Account, Balance
+from dpcore.errors import DpflowError
+from dpcore.reporting import overview
+from dpcore.steward.dashboards import Registered as Dashboard
+from dpcore.steward.dashboards import all_dashboards
 from dpcore.steward.registry import Registered, all_registered
+from flows.answer import answer
 from flows.budget import budget
 from flows.deploy.pool import ensure_queue
-from flows.form import form_schema
+from flows.form import Fill, form_schema
+from flows.pages.form import filled
 from flows.prefect_compat import EntrypointType, VersionType
 from flows.synthesize import synthesize
 from flows.verify import verify
 
-FLOWS: Mapping[str, Flow[..., Any]] = {flow.name: flow for flow in (synthesize, budget, verify)}
+FLOWS: Mapping[str, Flow[..., Any]] = {flow.name: flow for flow in (synthesize, budget, verify, answer)}
 """All flows by name. A worker executes only these, whatever a server says."""
 
 TAG = "dpflow"
@@ -72,8 +79,11 @@ def deploy(pool: str) -> Deployed:
 
 def deployments(pool: str) -> Iterator[RunnerDeployment]:
     """Yield every deployment that the server should have."""
+    balances = _balances()
     for entry in all_registered():
-        yield _release(entry, pool)
+        yield _release(entry, pool, balances.get(entry.account))
+    for dashboard in all_dashboards():
+        yield _dashboard(dashboard, pool)
     yield _deployment(
         budget,
         pool=pool,
@@ -95,7 +105,16 @@ def entrypoint(flow: Flow[..., Any]) -> str:
     return f"{flow.__module__}.{flow.fn.__name__}"
 
 
-def _release(entry: Registered, pool: str) -> RunnerDeployment:
+def _balances() -> dict[str, tuple[Account, Balance]]:
+    """Return every account with the balance of its most used block. Without a ledger, forms are deployed without balances."""
+    try:
+        found = overview.look(None).accounts
+    except DpflowError:
+        return {}
+    return {each.account.name: (each.account, each.most_used[1]) for each in found}
+
+
+def _release(entry: Registered, pool: str, balance: tuple[Account, Balance] | None) -> RunnerDeployment:
     return _deployment(
         synthesize,
         pool=pool,
@@ -104,6 +123,20 @@ def _release(entry: Registered, pool: str) -> RunnerDeployment:
         tags=[entry.account],
         queue=entry.account,
         parameters={"release": entry.name},
+        schedules=[Cron(entry.cron, timezone=entry.timezone, slug=SLUG)] if entry.cron else [],
+        fill=lambda schema: filled(schema, entry, balance),
+    )
+
+
+def _dashboard(entry: Dashboard, pool: str) -> RunnerDeployment:
+    return _deployment(
+        answer,
+        pool=pool,
+        name=entry.name,
+        description=f"The questions of a dashboard, answered by a session of {entry.release}. What the session knows or has bought is free.",
+        tags=[entry.account],
+        queue=entry.account,
+        parameters=entry.parameters,
         schedules=[Cron(entry.cron, timezone=entry.timezone, slug=SLUG)] if entry.cron else [],
     )
 
@@ -118,6 +151,7 @@ def _deployment(  # noqa: PLR0913  the fields of a deployment
     tags: Iterable[str] = (),
     queue: str | None = None,
     parameters: dict[str, Any] | None = None,
+    fill: Fill = dict,
 ) -> RunnerDeployment:
     deployment = RunnerDeployment.from_flow(
         flow,
@@ -134,7 +168,7 @@ def _deployment(  # noqa: PLR0913  the fields of a deployment
         version_type=VersionType.SIMPLE,
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
-    deployment._parameter_openapi_schema = form_schema(flow)  # noqa: SLF001  as Prefect's own command does
+    deployment._parameter_openapi_schema = form_schema(flow, fill=fill)  # noqa: SLF001  as Prefect's own command does
     return deployment
 
 

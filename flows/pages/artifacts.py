@@ -24,17 +24,19 @@ from dpcore.runs.synthesis import Synthesis
 from flows.pages.account import account_page
 from flows.pages.announcements import announce
 from flows.pages.data import data_page
+from flows.pages.form import refresh_forms
 from flows.pages.keys import key
 from flows.pages.run import budget_page, release_page, rounds_page
 
 EVERY_SECONDS = 1.0
 AFTER_FAILURE_SECONDS = 30.0
+BAR_LENGTH = 20
 
 progress = logging.getLogger("dpcore.progress")
 
 
 class Watch:
-    """The progress artifact of a run, from its first model to the end of its rounds."""
+    """The progress artifact of a run: a bar that moves with its rounds, and is full once the release is written."""
 
     def __init__(self, run: Synthesis) -> None:
         self._run = run
@@ -47,16 +49,22 @@ class Watch:
         self._hurried = {"profile": current.profile, "settings": current.settings.model_copy(update={"client": client})}
 
     def update(self) -> None:
-        """Show how far the run is: about once a second, and always when its rounds are over."""
-        strategy = self._run.strategy
+        """Show how far the run is: about once a second, and always when its rounds are over. Writing the release is the last step."""
+        rounds = self._run.strategy.rounds
         done = self._run.rounds[-1].number if self._run.rounds else 0
-        over = strategy.finished or done >= strategy.rounds
-        if not over and time.monotonic() < self._not_before:
-            return
+        over = self._run.strategy.finished or done >= rounds
+        if over or time.monotonic() >= self._not_before:
+            self._try_to_show((rounds if over else done) / (rounds + 1), self._words(done, over=over))
+
+    def finish(self) -> None:
+        """Show that the release is written."""
+        self._try_to_show(1.0, "The release is written.")
+
+    def _try_to_show(self, share: float, words: str) -> None:
         wait = EVERY_SECONDS
         try:
             with SettingsContext(**self._hurried):
-                self._show(100.0 if over else 100.0 * done / strategy.rounds, self._words(done, over=over))
+                self._show(100 * share, f"{bar(share)} {words}")
         except Exception as error:  # noqa: BLE001  no failure here may lose a run
             wait = AFTER_FAILURE_SECONDS
             if not self._failed:
@@ -66,12 +74,13 @@ class Watch:
 
     def _words(self, done: int, *, over: bool) -> str:
         rounds = self._run.strategy.rounds
-        if not done:
-            return f"the first model is made, {rounds} rounds to go" if not over else "no rounds to go"
-        spent = f"{100 * self._run.rounds[-1].spent:.0f} % of its budget spent"
         if over:
-            return f"{done} of {rounds} rounds made, {spent}"
-        return f"round {done} of {rounds}, {spent}, about {self._run.seconds_left} s left"
+            made = f"{done} of {rounds} rounds made" if done else "The model is made, without rounds"
+            return f"{made}; now the release is written."
+        if not done:
+            return f"The first model is made; {rounds} rounds follow."
+        spent = f"{100 * self._run.rounds[-1].spent:.0f} % of its budget spent"
+        return f"Round {done} of {rounds}: {spent}; the rounds take about {self._run.seconds_left} s more."
 
     def _show(self, percent: float, words: str) -> None:
         name = key("progress", self._run.account.name)
@@ -81,6 +90,16 @@ class Watch:
             self._artifact = created if isinstance(created, UUID) else None
         else:
             update_progress_artifact(self._artifact, percent, description=words)
+
+
+def bar(share: float) -> str:
+    """Draw a progress bar in text, because the UI shows the progress as a number only.
+
+    >>> bar(0.4)
+    '████████░░░░░░░░░░░░'
+    """
+    full = int(BAR_LENGTH * share)
+    return "█" * full + "░" * (BAR_LENGTH - full)
 
 
 def publish_report(report: Report, *, note: str) -> None:
@@ -95,6 +114,7 @@ def publish_report(report: Report, *, note: str) -> None:
         for kind, text, about in _pages(report, note=note):
             create_markdown_artifact(text, key=key(kind, account.name), description=about)
         announce(account, report.overall, ledger=report.privacy["ledger"])
+        refresh_forms(account, report.overall)
     except Exception as error:  # noqa: BLE001  the message must say that the release is published, whatever fails
         stewardlog.record(error, where="the pages of a run")
         failure = type(error).__name__
@@ -115,7 +135,8 @@ def _pages(report: Report, *, note: str) -> Iterator[tuple[str, str, str]]:
 
 
 def publish_account(found: AccountOverview) -> bool:
-    """Write the page of an account unless the latest one is identical. Return whether it was written."""
+    """Write the page of an account unless the latest one is identical, and refresh its forms. Return whether the page was written."""
+    refresh_forms(found.account, found.most_used[1])
     name, text = key("account", found.account.name), account_page(found)
     with get_client(sync_client=True) as client:
         latest = client.read_artifacts(

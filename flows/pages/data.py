@@ -4,7 +4,7 @@ from dpcore.reporting.outcome import Report
 from dpcore.reporting.portrait import CountTable, Portrait
 from dpcore.reporting.portrait_plots import column_plot, column_words, error_words, pairs_plot, pairs_words
 from dpcore.reporting.ratings import Rating
-from flows.pages.markdown import image, page, plain, table
+from flows.pages.markdown import image, page, plain
 
 MOST_BYTES = 300_000
 """The most bytes of pictures. The server stores every page in its database, and sends it whole."""
@@ -18,11 +18,7 @@ def data_page(report: Report, portrait: Portrait) -> str:
         "Every figure is an estimate, because counts are protected by noise. The thin lines and the figures after ± are 95 % intervals. "
         "`card.html` in the folder of the release has the same pictures, and tells more.",
         "## What you can rely on",
-        table(
-            ["counts by", "rating", "expected error", "a count, with its interval"],
-            [_row(each) for each in (*portrait.trusted, *portrait.doubtful)],
-            right=["expected error"],
-        ),
+        "\n".join(_line(each) for each in (*portrait.trusted, *portrait.doubtful)),
         " ".join(f"{rating.symbol} {rating}: {plain(rating.meaning)}." for rating in Rating),
         "## Pairs of columns" if portrait.pairs else "",
         image(pairs_plot(portrait), plain(pairs_words(portrait))) if portrait.pairs else "",
@@ -49,10 +45,10 @@ def _pictures(portrait: Portrait) -> tuple[list[str], int]:
     return parts, portrait.more_columns
 
 
-def _row(found: CountTable) -> list[str]:
-    return [
-        " × ".join(map(plain, found.columns)),  # noqa: RUF001  a sign of multiplication
-        f"{found.rating.symbol} {found.rating}",
-        error_words(found),
-        "" if found.example is None else plain(found.example.words),
-    ]
+def _line(found: CountTable) -> str:
+    """Return what is known of a table of counts, as a line of a list: the UI would cut off a wide table."""
+    columns = " × ".join(map(plain, found.columns))  # noqa: RUF001  a sign of multiplication
+    example = "" if found.example is None else f". For example, {plain(found.example.words)}"
+    return (
+        f"- {found.rating.symbol} {found.rating}: counts by **{columns}**, expected error {error_words(found)}{example}"
+    )

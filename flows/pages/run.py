@@ -12,7 +12,7 @@ from dpcore.reporting.plots import Bar, budget_plot, budget_words, percent, roun
 from flows.pages.markdown import code, image, mono, page, plain, table
 
 MOST_ROUNDS = 100
-"""Maximum number of rounds in a table. Of more rounds, the first and last ones are shown."""
+"""Maximum number of rounds in the list. Of more rounds, the first and last ones are shown."""
 
 
 def release_page(report: Report, *, note: str) -> str:
@@ -45,19 +45,26 @@ def release_page(report: Report, *, note: str) -> str:
 
 
 def rounds_page(report: Report) -> str:
-    """Return the page that says what each round measured, with how much noise, and how much it improved the model."""
-    rounds, heads = report.rounds, ["round", "noise", "before", "after", "improvement", "noise alone", "spent"]
-    about = (
-        "A round measures, with noise, the columns that the model gets most wrong, and corrects the model. Before and after: the distance "
-        "between the model and the measurement, summed over all cells, in percent of the rows. When it is close to the noise alone, "
-        "nothing is left to learn. Noise: the standard deviation of a count. Spent: the share of this run's reservation."
-    )
+    """Return the page that says what each round measured, with how much noise, and how much it improved the model.
+
+    The rounds are a list, because lines of a list wrap: the UI cuts off a table that is wider than the page.
+    """
+    rounds, name = report.rounds, plain(report.outcome.account)
+    if not rounds:
+        return page(f"# {name}: no rounds", rounds_words(rounds))
     return page(
-        f"# {plain(report.outcome.account)}: {len(rounds):,} rounds",
+        f"# {name}: {len(rounds):,} {'round' if len(rounds) == 1 else 'rounds'}",
+        "The synthetic rows are drawn from a model of the private table. Each round improves the model: dpflow selects the columns whose "
+        "counts the model gets most wrong, counts them in the private table, adds noise to protect people, and corrects the model.",
         image(rounds_plot(rounds), rounds_words(rounds)),
-        rounds_words(rounds),
-        about if rounds else "",
-        table([heads[0], "measured", *heads[1:]], _round_rows(rounds), right=heads) if rounds else "",
+        "**How to read it.** The distance compares the counts of the model with the noisy counts, added up over all cells, in percent of "
+        "the rows. A smaller distance is better. ○ is the distance before the correction, ● after it. The dotted line is the distance "
+        "that noise alone would cause: when ● is near this line, the round has taught the model what it could.",
+        f"{rounds_words(rounds)} {_noise_words(rounds)}",
+        "## Each round",
+        "The columns that were counted; the distance before → after the correction; the distance from noise alone; and the share of this "
+        "run's reservation that was spent by then.",
+        "\n".join(_round_lines(rounds)),
         f"The {len(rounds) - MOST_ROUNDS:,} rounds in between are in `manifest.json`."
         if len(rounds) > MOST_ROUNDS
         else "",
@@ -135,20 +142,21 @@ def _reading(release: str) -> str:
     )
 
 
-def _round_rows(rounds: Sequence[Round]) -> Iterator[list[str]]:
+def _noise_words(rounds: Sequence[Round]) -> str:
+    least, most = (f"{wanted(each.noise for each in rounds):,.1f}" for wanted in (min, max))
+    size = least if least == most else f"{least} to {most}"
+    return f"The noise added to each count has a standard deviation of {size}."
+
+
+def _round_lines(rounds: Sequence[Round]) -> Iterator[str]:
     half = MOST_ROUNDS // 2
     shown = rounds if len(rounds) <= MOST_ROUNDS else [*rounds[:half], *rounds[-half:]]
     for each in shown:
-        yield [
-            f"{each.number}",
-            " × ".join(map(plain, each.columns)),  # noqa: RUF001  a multiplication sign
-            f"{each.noise:,.1f}",
-            percent(each.before),
-            percent(each.after),
-            f"{100 * (each.before - each.after):+,.1f} %",
-            percent(each.noise_floor),
-            percent(each.spent),
-        ]
+        columns = " × ".join(map(plain, each.columns))  # noqa: RUF001  a multiplication sign
+        yield (
+            f"- {each.number}: **{columns}**, {percent(each.before)} → {percent(each.after)}, noise alone {percent(each.noise_floor)}, "
+            f"spent {percent(each.spent)}"
+        )
 
 
 def _count(number: int | None) -> str:

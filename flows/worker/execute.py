@@ -91,7 +91,9 @@ def _checked(run: FlowRun, flow: Flow[..., Any] | None) -> Flow[..., Any]:
     for name, value in run.parameters.items():
         # Prefect would treat a dictionary as a reference to an object on the server, and load that.
         if not _is_plain(value):
-            raise UsageError(f"the parameter {name} is neither a number nor text; see the form of the flow {flow.name}")
+            raise UsageError(
+                f"the parameter {name} is neither a number nor text, nor a list of texts; see the form of the flow {flow.name}"
+            )
     try:
         flow.validate_parameters(run.parameters)
     except (ParameterTypeError, TypeError) as error:
@@ -112,6 +114,8 @@ def _parameters(run: FlowRun, flow: Flow[..., Any]) -> dict[str, Any]:
 
 
 def _is_plain(value: JsonValue) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(each, str) for each in value)
     return value is None or isinstance(value, str | bool | int | float)
 
 

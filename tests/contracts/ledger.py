@@ -7,6 +7,7 @@ from tests.contracts.ledger_blocks import LedgerBlocks
 from tests.contracts.ledger_leases import LedgerLeases
 from tests.contracts.ledger_outputs import LedgerOutputs
 from tests.contracts.ledger_runs import LedgerRuns
+from tests.contracts.ledger_shares import LedgerShares
 from tests.dpcore.ledger.stress import LedgerStress
 
 
@@ -17,6 +18,7 @@ class LedgerContract(
     LedgerBlocks,
     LedgerAcrossBlocks,
     LedgerAllowances,
+    LedgerShares,
     LedgerOutputs,
     LedgerStress,
 ):

@@ -19,6 +19,7 @@ from dpcore.mechanisms import DiscreteGaussian
 from dpcore.mechanisms.sampling import entropy
 from tests.contracts.mechanism_catalogue import CATALOGUE, every_kind
 
+pytestmark = pytest.mark.system_entropy
 STREAMS = range(24)
 
 

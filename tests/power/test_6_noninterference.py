@@ -30,6 +30,7 @@ from dpcore.tables.histogram import LocalHistogram
 from tests.conftest import Workspace, visits
 from tests.power.recording import Recording
 
+pytestmark = pytest.mark.system_entropy  # a recorded stream stands for the operating system
 Seen = dict[str, Any]
 
 # What differs from one run to the next even on the same table: hashes, moments, and how long things took.

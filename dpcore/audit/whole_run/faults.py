@@ -17,6 +17,7 @@ from dpcore.curator.curator import Curator
 from dpcore.ledger import Lease
 from dpcore.mechanisms import Mechanism
 from dpcore.mechanisms.pricing import marginal_noise
+from dpcore.object_store import AnyPath
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection, Sensitivity
 from dpcore.release import ChosenLimit
@@ -227,7 +228,7 @@ def exact_counts_published() -> Iterator[None]:
     """Publish the exact counts, with the scale of noise that they do not have."""
     publish = Synthesis.publish
 
-    def exactly(run: Synthesis, rows: Any) -> Path:
+    def exactly(run: Synthesis, rows: Any) -> AnyPath:
         received: Any = run.curator._received  # noqa: SLF001  which is the fault
         for place, measured in enumerate(run.strategy.measurements):
             run.strategy.measurements[place] = replace(measured, values=received[0].marginal(measured.axes).copy())

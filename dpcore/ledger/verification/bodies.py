@@ -101,6 +101,7 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
     EventKind.REFUNDED: {"returned": _amount},
     EventKind.REPUBLISHED: {"run": _text, "release": _text, "manifest": _text, "manifest_sha256": is_sha256},
     EventKind.WITHDRAWN: {"release": _text, "reason": _text, "keep": _or_none(_amount)},
+    EventKind.SHARED: {"run": _text, "analyst": _text, "cap": _amount, "token": _or_none(is_sha256)},
 }
 
 

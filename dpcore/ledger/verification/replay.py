@@ -24,6 +24,7 @@ from dpcore.ledger.rows import (
 )
 from dpcore.ledger.verification.findings import at_event, require
 from dpcore.ledger.verification.replayed_run import Details, ReplayedRun, reserved
+from dpcore.measurements import analyst_of
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours
 
@@ -31,6 +32,9 @@ BlockKey: TypeAlias = tuple[str, str]
 """The names of an account and of one of its blocks."""
 AllowanceKey: TypeAlias = tuple[str, str, str]
 """The name of an account, the kind of an allowance, and the name of its analyst or purpose."""
+
+ShareKey: TypeAlias = tuple[str, str]
+"""The id of a run, and the name of an analyst who has a share of it."""
 
 
 class Replay:
@@ -49,6 +53,8 @@ class Replay:
         self._allowances: dict[AllowanceKey, Allowance] = {}
         self._allowed_by: set[tuple[str, str]] = set()
         self._used_by: dict[AllowanceKey, int] = dict.fromkeys(allowed, 0)
+        self._shares: dict[ShareKey, int | None] = {}
+        self._spent_by: dict[ShareKey, int] = {}
 
     def follow(self, event: Event, details: Details) -> None:
         """Apply an event. Raise if the protocol does not allow it here."""
@@ -145,6 +151,26 @@ class Replay:
     def _republish(self, event: Event, details: Details) -> None:
         """Change nothing: runs that have ended may be too many to keep in memory."""
 
+    def _share(self, event: Event, details: Details) -> None:
+        run = self.runs.get(
+            details["run"]
+        )  # None if nothing changes it any more, so that it is no longer kept in memory
+        own = run is None or (run.run.state is RunState.OPEN and run.run.account == event.account)
+        require(event, own, "shares a run that has ended, or of another account")
+        removed = details["token"] is None
+        self._shares[details["run"], details["analyst"]] = None if removed else details["cap"]
+
+    def _spend_share(self, event: Event, details: Details) -> None:
+        """Add a charge to what its analyst has spent. Raise if that is more than the analyst's share."""
+        analyst = analyst_of(details["step"])
+        if analyst is None:
+            return
+        key = (str(event.run), analyst)
+        self._spent_by[key] = self._spent_by.get(key, 0) + details["amount"]
+        cap = self._shares.get(key)
+        require(event, cap is not None, "is charged for an analyst who has no share")
+        require(event, cap is not None and self._spent_by[key] <= cap, "takes more than its analyst's share has left")
+
     def _adopt(self, event: Event, _: Details) -> None:
         self._open(event)
 
@@ -183,6 +209,8 @@ class Replay:
         if run is None:
             raise at_event(event, "is of a run that is not reserved, or whose row names an earlier event as its last")
         run.change(event, details)
+        if event.kind == EventKind.CHARGED:
+            self._spend_share(event, details)
         if event.kind in {EventKind.SETTLED, EventKind.REFUNDED}:
             self._use(event, run, amount=-details["returned"])
 
@@ -218,6 +246,7 @@ class Replay:
         EventKind.BLOCKS_OPENED: _open_blocks,
         EventKind.BLOCKS_SEALED: _seal_blocks,
         EventKind.REPUBLISHED: _republish,
+        EventKind.SHARED: _share,
         EventKind.ADOPTED: _adopt,
         EventKind.RESTORED: _restore,
     }

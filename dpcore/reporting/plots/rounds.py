@@ -8,8 +8,6 @@ from dpcore.reporting.outcome import Round
 from dpcore.reporting.plots.drawing import (
     LEFT,
     RIGHT,
-    SPAN,
-    WIDTH,
     Points,
     at,
     legend,
@@ -21,10 +19,13 @@ from dpcore.reporting.plots.drawing import (
     tick_below,
 )
 
+_WIDTH = 480
+"""Narrower than other plots, so that a telephone still shows its words large enough to read."""
+_SPAN = _WIDTH - LEFT - RIGHT
 _TOP, _HEIGHT, _INSET = 78, 220, 14
 _BOTTOM = _TOP + _HEIGHT
 _MOST_DOTS, _MOST_POINTS = 80, 1000
-"""Above `_MOST_DOTS` rounds, draw lines instead of dots. Above `_MOST_POINTS`, draw only that many rounds: the plot has no more pixels."""
+"""Above `_MOST_DOTS` rounds, draw lines instead of dots. Above `_MOST_POINTS`, draw only that many rounds: the plot has fewer pixels."""
 _MOST_ON_A_LINE = 30.0
 """The largest ratio of maximum to median for which the scale is linear from 0."""
 _LEAST, _MOST = 1e-290, 1e290
@@ -63,7 +64,7 @@ def rounds_plot(rounds: Sequence[Round]) -> str:
     marks = (_dot(0, 0, "before"), _dot(0, 0, "after")) if few else (_stroke("before-line"), _stroke("after-line"))
     names = ("before the correction", "after it", "noise alone")
     drawn += legend(list(zip((*marks, _stroke("floor")), names, strict=True)))
-    return panel(_BOTTOM + 56, drawn, title="The rounds", words=words)
+    return panel(_BOTTOM + 56, drawn, title="The rounds", words=words, width=_WIDTH)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class _Across:
 
     def place(self, number: int) -> float:
         share = (number - self.first) / (self.last - self.first) if self.last > self.first else 0.5
-        return LEFT + _INSET + (SPAN - 2 * _INSET) * share
+        return LEFT + _INSET + (_SPAN - 2 * _INSET) * share
 
     @property
     def ticks(self) -> list[int]:
@@ -132,11 +133,11 @@ def _axes(scale: _Scale, across: _Across) -> list[str]:
     drawn = [text(24, _TOP - 20, "distance between model and measurement, in % of the rows", "quiet")]
     for value in scale.ticks:
         y = scale.height(value)
-        drawn.append(line("grid", (LEFT, y), (WIDTH - RIGHT, y)))
+        drawn.append(line("grid", (LEFT, y), (_WIDTH - RIGHT, y)))
         drawn.append(text(LEFT - 10, y + 4, f"{100 * value:.4g} %", "quiet end"))
-    drawn.append(line("axis", (LEFT, _BOTTOM), (WIDTH - RIGHT, _BOTTOM)))
+    drawn.append(line("axis", (LEFT, _BOTTOM), (_WIDTH - RIGHT, _BOTTOM)))
     drawn += [tick_below(across.place(number), _BOTTOM, f"{number:,}") for number in across.ticks]
-    drawn.append(text(LEFT + SPAN / 2, _BOTTOM + 41, "round", "quiet middle"))
+    drawn.append(text(LEFT + _SPAN / 2, _BOTTOM + 41, "round", "quiet middle"))
     return drawn
 
 

@@ -65,6 +65,8 @@ REPUBLISHED: Told = (
     {"run": "run", "release": "release", "manifest": "m", "manifest_sha256": "ab" * 32},
 )
 ALLOWED: Told = ("allowed", None, {"kind": "analyst", "name": "ada", "cap": 70, "epsilon": 0.5, "reason": "course"})
+SHARED: Told = ("shared", None, {"run": "run", "analyst": "ada", "cap": 40, "token": "ab" * 32})
+ASKED: Told = ("charged", "run", CHARGED[2] | {"step": "ask/9f86/1@ada"})
 
 
 def says(told: Told, **changes: Any) -> Told:
@@ -96,6 +98,7 @@ def follow(*told: Told) -> Replay:
         ((OPENED, RESERVED, LEASED, CHARGED, SETTLED, REPUBLISHED, CLOSED, REPUBLISHED), 40),
         ((OPENED, RESERVED, LEASED, CHARGED, SETTLED, CLOSED, WITHDRAWN), 40),
         ((OPENED, RESERVED, LEASED, CHARGED), 60),
+        ((OPENED, RESERVED, LEASED, SHARED, ASKED, says(SHARED, token=None), SETTLED), 40),
         ((OPENED, RESERVED, LEASED, REFUNDED, RESERVED, says(LEASED, fence=2), says(CHARGED, fence=2)), 60),
         ((OPENED, RESERVED, LEASED, CLOSED, CHARGED, SETTLED), 40),
         ((OPENED, RESERVED, LEASED, CHARGED, says(LEASED, fence=2), says(CHARGED, fence=2, attempt=2, amount=20)), 60),
@@ -190,6 +193,11 @@ def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
         ((OPENED, says(REPUBLISHED, manifest_sha256=None)), "with an invalid manifest_sha256"),
         ((OPENED, RESERVED, WITHDRAWN), "withdraws the release of a run that was not settled"),
         ((OPENED, says(WITHDRAWN, reason="")), "with an invalid reason"),
+        ((OPENED, RESERVED, LEASED, ASKED), "is charged for an analyst who has no share"),
+        ((OPENED, RESERVED, LEASED, says(SHARED, cap=39), ASKED), "takes more than its analyst's share has left"),
+        ((OPENED, RESERVED, LEASED, SHARED, says(SHARED, token=None), ASKED), "is charged for an analyst who has no"),
+        ((OPENED, RESERVED, REFUNDED, SHARED), "shares a run that has ended"),
+        ((OPENED, RESERVED, says(SHARED, token=None, cap=0)), "with an invalid cap"),
         ((OPENED, says(WITHDRAWN, keep=0)), "with an invalid keep"),
         ((OPENED, LEASED), "is of a run that is not reserved"),
         ((OPENED, RESERVED, says(LEASED, fence=2)), "does not have the next fence"),

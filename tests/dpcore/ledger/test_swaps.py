@@ -362,7 +362,7 @@ def names_in_releases(workspace: Workspace) -> list[str]:
     return sorted(path.name for path in (workspace.folder / "releases" / "visits").iterdir())
 
 
-@pytest.mark.parametrize("after", [(Synthesis, "ingest"), (Synthesis, "sample"), (publishing, "_write")])
+@pytest.mark.parametrize("after", [(Synthesis, "ingest"), (Synthesis, "sample"), (publishing, "write_files")])
 @pytest.mark.parametrize("swap", RELEASE_SWAPS)
 def test_a_release_does_not_appear_without_its_ledger(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, swap: str, after: tuple[object, str]
@@ -373,7 +373,7 @@ def test_a_release_does_not_appear_without_its_ledger(
 
 def test_a_release_that_nobody_confirms_would_appear(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LedgerReader, "confirm", lambda _self: None)
-    assert released(workspace, monkeypatch, RELEASE_SWAPS[0], after=(publishing, "_write")) == 4  # at its end
+    assert released(workspace, monkeypatch, RELEASE_SWAPS[0], after=(publishing, "write_files")) == 4  # at its end
     assert (
         len(names_in_releases(workspace)) == 2
     )  # the release, without a latest.json, for which the ledger is asked again

@@ -22,6 +22,7 @@ from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.universe import Boolean, Integer, Number
 from tests.contracts.mechanism_catalogue import CATALOGUE, EXCHANGED, ONE, PERSONS, ROWS, TABLE, UNIVERSE, Entry
 
+pytestmark = pytest.mark.system_entropy  # the tests count what is asked of the operating system
 NOISES = [(name, parameter) for name, entry in CATALOGUE.items() for parameter in entry.noise]
 SELECTING = [name for name in CATALOGUE if name.startswith(("exponential", "noisy max"))]
 ON_COUNTS = [name for name in CATALOGUE if name.startswith(("discrete", "rounded"))]

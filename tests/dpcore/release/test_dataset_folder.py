@@ -146,7 +146,7 @@ def test_of_two_runs_that_end_at_once_the_newer_becomes_the_latest(
 
 
 MOMENTS = {
-    "before its files are written": (publishing, "_write"),
+    "before its files are written": (publishing, "write_files"),
     "before it gets its name": (publishing, "_renamed"),
     "before it looks for the newest": (publishing, "point_latest"),
     "before it writes latest.json": (dataset_folder, "_write"),

@@ -202,16 +202,16 @@ def test_of_two_workers_that_write_the_release_of_a_run_both_end_well(
 ) -> None:
     release = Path(synthesize(paid.spec, run_id="run").release)
     shutil.rmtree(release)
-    write = publishing._write
+    write = publishing.write_files
 
     def while_another_is_quicker(*arguments: object, **named: object) -> object:
-        monkeypatch.setattr(publishing, "_write", write)
+        monkeypatch.setattr(publishing, "write_files", write)
         with monkeypatch.context() as elsewhere:
             elsewhere.setattr(steps, "_open_runs", {})  # as in another process
             synthesize(paid.spec, run_id="run", resume=True)
         return write(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(publishing, "_write", while_another_is_quicker)
+    monkeypatch.setattr(publishing, "write_files", while_another_is_quicker)
     synthesize(paid.spec, run_id="run", resume=True)
     assert events().count("republished") == 1
     assert verify_ledger().manifests == 1

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from dpcore.steward.dashboards import register_dashboard, unregister_dashboard
 from dpcore.steward.registry import register, unregister
 from tests.conftest import Workspace
 
@@ -63,11 +64,25 @@ def test_each_registered_spec_is_a_deployment_beside_budget_and_verify(workspace
     assert first.global_concurrency_limit.limit == 1
     assert first.concurrency_options.collision_strategy == "ENQUEUE"
     assert first.enforce_parameter_schema
-    assert first.parameter_openapi_schema["properties"]["release"]["enum"] == ["first", "second"]
+    assert first.parameter_openapi_schema["properties"]["release"]["enum"] == ["first"]
     assert crons("synthesize/first") == [("0 3 * * *", "Europe/Zurich", True)]
     assert crons("synthesize/second") == []
     assert crons("budget/budget") == [("*/15 * * * *", "UTC", True)]
     assert crons("verify/verify") == [("30 2 * * *", "UTC", True)]
+
+
+def test_each_registered_dashboard_is_a_deployment_in_the_queue_of_its_account(workspace: Workspace) -> None:
+    register(workspace.spec, name="first")
+    board = workspace.folder / "board.yaml"
+    board.write_text("release: first\nwithin: 2%\nqueries: [select count(*) from release]\n", encoding="utf-8")
+    register_dashboard(board, cron="0 6 * * *")
+    assert "answer/board" in deployed().present
+    found = read("answer/board")
+    assert found.parameters["queries"] == ["select count(*) from release"]
+    assert (found.parameters["within"], found.work_queue_name, found.tags) == ("2%", "visits", ["dpflow", "visits"])
+    assert crons("answer/board") == [("0 6 * * *", "UTC", True)]
+    unregister_dashboard("board")
+    assert deployed().removed == ("answer/board",)
 
 
 def test_the_runs_of_one_account_are_taken_one_at_a_time_whatever_their_deployment(workspace: Workspace) -> None:
@@ -92,6 +107,35 @@ def test_the_runs_of_one_account_are_taken_one_at_a_time_whatever_their_deployme
         assert not offered() & {str(one), str(other)}
         api.delete_flow_run(one)
         assert offered() == {str(other)}
+
+
+def test_the_form_is_written_again_when_the_balance_changes_unless_a_run_is_about_to_start(
+    workspace: Workspace,
+) -> None:
+    from dpcore.ledger import Balance  # noqa: PLC0415
+    from dpcore.reporting import overview  # noqa: PLC0415
+    from flows.pages.form import refresh_forms  # noqa: PLC0415
+
+    def shown() -> str:
+        return str(read("synthesize/first").parameter_openapi_schema["properties"]["epsilon"]["description"])
+
+    workspace.open_account(epsilon=3)
+    register(workspace.spec, name="first", cron="* * * * *")  # so one of its runs is always about to start
+    deployed()
+    assert "can ask for epsilon 3.0000" in shown()
+    (found,) = overview.look("visits").accounts
+    nothing = Balance(found.account.cap, found.account.cap, 0)
+    with client() as api:
+        deployment = read("synthesize/first")
+        due = api.create_flow_run_from_deployment(deployment.id).id  # as the server's scheduler does
+        refresh_forms(found.account, nothing)
+        assert "can ask for epsilon 3.0000" in shown()
+        api.delete_flow_run(due)
+    register(workspace.spec, name="first")
+    deployed()
+    refresh_forms(found.account, nothing)
+    assert "can ask for epsilon 0.0000" in shown()
+    assert read("synthesize/first").enforce_parameter_schema
 
 
 def test_no_folder_of_this_machine_is_in_a_deployment(workspace: Workspace) -> None:
@@ -404,8 +448,13 @@ def test_a_pool_of_another_type_is_no_place_for_our_worker(workspace: Workspace)
 def test_prefect_deploy_gives_the_same_deployments_for_the_sample(
     prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from flows.deploy import deployments  # noqa: PLC0415
+
     monkeypatch.setenv("DPFLOW_REGISTRY", str(tmp_path / "registry"))  # the sample's own is the one of this project
+    # Prefect's command knows neither spec nor ledger. The first run, or `budget`, fills the form in.
+    monkeypatch.setattr(deployments, "filled", lambda schema, *_: schema)
     register(SAMPLE, cron="0 3 1 * *", timezone="Europe/Zurich")
+    register_dashboard(SAMPLE.with_name("clinic-dashboard.yaml"), cron="0 6 * * *", timezone="Europe/Zurich")
     names = deployed().present
     ours = {name: _compared(read(name)) for name in names}
     # Prefect's command can't say that a form has no other fields; a run with such a field fails at its start.

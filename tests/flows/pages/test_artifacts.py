@@ -223,18 +223,28 @@ def test_the_other_pages_tell_their_figures_in_table_plot_and_words() -> None:
         in budget.text
     )
     assert "by 30.0 % of the rows" in rounds.alts[0]
-    first = ["1", "age × sex", "4.5", "30.0 %", "10.0 %", "+20.0 %", "5.0 %", "25.0 %"]  # noqa: RUF001
-    assert rounds.cells[1] == first
+    assert "1: age × sex, 30.0 % → 10.0 %, noise alone 5.0 %, spent 25.0 %" in rounds.text  # noqa: RUF001  a sign of multiplication
+    assert "standard deviation of 4.5." in rounds.text
+    varied = [replace(each, noise=float(each.number)) for each in REPORT.rounds]
+    assert "standard deviation of 1.0 to 4.0." in rounds_page(replace(REPORT, rounds=varied))
+
+
+def test_the_rounds_explain_themselves_and_no_table_of_them_is_cut_off() -> None:
+    page = Rendered(rounds_page(REPORT))
+    for explained in ("drawn from a model", "adds noise to protect people", "A smaller distance is better"):
+        assert explained in page.text
+    assert "table" not in page.tags  # the UI cuts off a table that is wider than the page
+    assert page.tags.count("li") == len(REPORT.rounds)
 
 
 def test_a_page_of_very_many_rounds_shows_the_first_and_the_last() -> None:
     many = [replace(REPORT.rounds[0], number=number) for number in range(1, 1001)]
     text = rounds_page(replace(REPORT, rounds=many))
-    rows = Rendered(text).cells[1:]
-    assert (len(rows), rows[0][0], rows[-1][0]) == (MOST_ROUNDS, "1", "1000")
+    lines = re.findall("^- ([0-9]+):", text, re.MULTILINE)
+    assert (len(lines), lines[0], lines[-1]) == (MOST_ROUNDS, "1", "1000")
     assert "900 rounds in between are in" in text
     assert len(text) < 100_000
-    assert Rendered(rounds_page(replace(REPORT, rounds=[]))).cells == []
+    assert "li" not in Rendered(rounds_page(replace(REPORT, rounds=[]))).tags
 
 
 def test_the_page_of_the_data_has_the_pictures_of_the_card_and_says_what_to_rely_on() -> None:
@@ -244,9 +254,9 @@ def test_the_page_of_the_data_has_the_pictures_of_the_card_and_says_what_to_rely
     assert all(source.startswith("data:image/svg+xml;base64,") for source in page.sources)
     assert page.alts[0].startswith("6 pairs: 4 good, 1 fair, 1 poor.")
     assert page.alts[1].startswith("age. The counts, with 95 % intervals: 20 to 39: 300 (250 to 360)")
-    rows = [row[:2] for row in page.cells[1:]]
-    assert ["age × sex", "✓ good"] in rows  # noqa: RUF001  a sign of multiplication
-    assert any(rating == "✗ poor" for _, rating in rows)
+    assert "✓ good: counts by age × sex, expected error" in page.text  # noqa: RUF001  a sign of multiplication
+    assert "✗ poor: counts by" in page.text
+    assert "table" not in page.tags
 
 
 def test_the_page_of_a_wide_table_stays_small_and_says_where_the_rest_is() -> None:
@@ -315,10 +325,15 @@ def test_progress_is_shown_about_once_a_second_and_reaches_the_end(server: Serve
         clock.at += 0.25
         go_on(run, number)
         watch.update()
-    assert server.shown[0] == (0.0, "the first model is made, 56 rounds to go")
-    assert server.shown[2] == (pytest.approx(100 * 8 / 56), "round 8 of 56, 14 % of its budget spent, about 12 s left")
-    assert server.shown[-1] == (100.0, "56 of 56 rounds made, 100 % of its budget spent")
-    assert len(server.shown) == 1 + 56 // 4
+    watch.finish()
+    assert server.shown[0] == (0.0, f"{'░' * 20} The first model is made; 56 rounds follow.")
+    words = "Round 8 of 56: 14 % of its budget spent; the rounds take about 12 s more."
+    assert server.shown[2] == (pytest.approx(100 * 8 / 57), f"{'█' * 2}{'░' * 18} {words}")
+    words = "56 of 56 rounds made; now the release is written."
+    assert server.shown[-2] == (pytest.approx(100 * 56 / 57), f"{'█' * 19}░ {words}")
+    assert server.shown[-1] == (100.0, f"{'█' * 20} The release is written.")
+    assert len(server.shown) == 1 + 56 // 4 + 1
+    assert server.shown == sorted(server.shown)  # the bar never moves back
 
 
 def test_a_run_that_ends_early_is_shown_at_its_end(server: Server, clock: SimpleNamespace) -> None:
@@ -328,13 +343,17 @@ def test_a_run_that_ends_early_is_shown_at_its_end(server: Server, clock: Simple
     go_on(run, 1)
     run.strategy.finished = True
     watch.update()
-    assert server.shown[-1] == (100.0, "1 of 56 rounds made, 2 % of its budget spent")
+    words = "1 of 56 rounds made; now the release is written."
+    assert server.shown[-1] == (pytest.approx(100 * 56 / 57), f"{'█' * 19}░ {words}")
     assert server.calls == 2
 
 
-def test_a_run_without_rounds_is_at_its_end_at_once(server: Server) -> None:
-    artifacts.Watch(a_run(0)).update()
-    assert [percent for percent, _ in server.shown] == [100.0]
+def test_a_run_without_rounds_has_only_its_release_to_write(server: Server) -> None:
+    watch = artifacts.Watch(a_run(0))
+    watch.update()
+    watch.finish()
+    assert [percent for percent, _ in server.shown] == [0.0, 100.0]
+    assert server.shown[0][1].endswith("The model is made, without rounds; now the release is written.")
 
 
 def test_a_server_that_fails_costs_the_run_nothing_but_its_progress(
@@ -352,7 +371,7 @@ def test_a_server_that_fails_costs_the_run_nothing_but_its_progress(
     server.fails = False
     go_on(run, 1000)
     watch.update()
-    assert server.shown == [(100.0, "1000 of 1000 rounds made, 100 % of its budget spent")]
+    assert [percent for percent, _ in server.shown] == [pytest.approx(100 * 1000 / 1001)]
 
 
 def test_pages_that_cannot_be_written_say_that_the_release_is_there(
@@ -377,11 +396,11 @@ def test_a_run_has_its_pages_and_a_retry_goes_on_with_its_progress(workspace: Wo
     first = artifacts_of(outcome["run"])
     assert sorted(first) == ["budget-visits", "data-visits", "progress-visits", "release-visits", "rounds-visits"]
     assert [(progress.data, progress.type) for progress in first["progress-visits"]] == [(100, "progress")]
-    assert first["progress-visits"][0].description == "4 of 4 rounds made, 100 % of its budget spent"
+    assert first["progress-visits"][0].description == f"{'█' * 20} The release is written."
     page = Rendered(first["release-visits"][0].data)
     assert outcome["release"] in page.text
     assert "for <b>the</b> board" in page.text
-    assert len(Rendered(first["rounds-visits"][0].data).cells) == 1 + 4
+    assert Rendered(first["rounds-visits"][0].data).tags.count("li") == 4
     assert len(Rendered(first["data-visits"][0].data).sources) == 1 + 4  # the pairs, and each column
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(outcome["run"], Scheduled(), force=True)
@@ -389,7 +408,7 @@ def test_a_run_has_its_pages_and_a_retry_goes_on_with_its_progress(workspace: Wo
     run_flow(synthesize, flow_run=flow_run, parameters={"release": str(workspace.spec)})
     again = artifacts_of(outcome["run"])
     assert [each.id for each in again["progress-visits"]] == [first["progress-visits"][0].id]
-    one, other = (Rendered(each.data).cells for each in again["rounds-visits"])
+    one, other = (Rendered(each.data).text for each in again["rounds-visits"])
     assert one == other
 
 

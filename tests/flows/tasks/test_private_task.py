@@ -19,6 +19,7 @@ from prefect.exceptions import Pause
 from prefect.runtime import flow_run
 from prefect.states import Suspended
 
+import flows.answer
 import flows.budget
 import flows.synthesize
 import flows.verify
@@ -33,7 +34,7 @@ from tests.flows.conftest import DATABASE, Search
 
 TASKS = [
     it
-    for module in (flows.synthesize, flows.budget, flows.verify)
+    for module in (flows.synthesize, flows.budget, flows.verify, flows.answer)
     for it in vars(module).values()
     if isinstance(it, Task)
 ]

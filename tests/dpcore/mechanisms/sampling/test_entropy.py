@@ -11,6 +11,8 @@ import pytest
 import dpcore.mechanisms
 from dpcore.mechanisms.sampling import entropy
 
+pytestmark = pytest.mark.system_entropy
+
 
 def test_words_are_the_operating_systems_bytes(monkeypatch):
     asked: list[int] = []

@@ -1,0 +1,77 @@
+"""The verb for questions that are asked again and again: dashboard."""
+
+import argparse
+from pathlib import Path
+
+from dpcore.cli.output import Answer, table
+from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.errors import UsageError
+from dpcore.places import registry_folder
+from dpcore.steward.dashboards import (
+    Registered,
+    all_dashboards,
+    register_dashboard,
+    unregister_dashboard,
+)
+from dpcore.steward.schedule import EXAMPLE
+
+ABOUT = "register questions that a session answers again and again, on a schedule; without FILE, list them"
+MORE = f"; FILE is a YAML file with `release`, `within` and `queries`. Answers that the session knows or has bought are free; {EXAMPLE}"
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the parser."""
+    verb = add_verb(verbs, "dashboard", common, ABOUT, more=MORE)
+    verb.add_argument(
+        "file", metavar="FILE", nargs="?", help="the dashboard's file; with --remove, its file or its name"
+    )
+    verb.add_argument("--name", metavar="N", help="the name to run it by; default: the file name without its suffix")
+    verb.add_argument("--cron", metavar="TEXT", help="run it on this schedule: minute hour day month weekday")
+    verb.add_argument("--timezone", metavar="ZONE", help="the time zone of --cron; default: UTC")
+    verb.add_argument("--remove", action="store_true", help="remove it from the registry; its answers stay")
+    verb.set_defaults(verb=_dashboard)
+
+
+def _dashboard(arguments: argparse.Namespace) -> Answer:
+    if arguments.file is None:
+        if arguments.remove or arguments.name or arguments.cron or arguments.timezone:
+            raise UsageError("name the dashboard's file, such as: dpflow dashboard overview.yaml")
+        return _listed()
+    if arguments.remove:
+        return _removed(arguments)
+    entry = register_dashboard(arguments.file, name=arguments.name, cron=arguments.cron, timezone=arguments.timezone)
+    text = (
+        f"registered dashboard {entry.name}: {len(entry.questions.queries)} queries within {entry.questions.within}\n\n"
+        f"release   {entry.release}\n"
+        f"account   {entry.account}\n"
+        f"schedule  {_schedule(entry) or 'none, it runs only when started'}\n"
+        f"registry  {registry_folder()}\n\n"
+        "next: open a session for it, if none is open: dpflow session open SPEC; then `dpflow serve`, or restart it if it runs"
+    )
+    return Answer(entry.to_json(), text)
+
+
+def _removed(arguments: argparse.Namespace) -> Answer:
+    if arguments.cron is not None or arguments.timezone is not None:
+        raise UsageError("--remove takes neither --cron nor --timezone; to remove only the schedule, register it again")
+    name = arguments.name or Path(arguments.file).stem
+    unregister_dashboard(name)
+    return Answer(
+        {"removed": name}, f"removed dashboard {name}; its answers stay\nnext: `dpflow serve`, or restart it if it runs"
+    )
+
+
+def _listed() -> Answer:
+    found = all_dashboards()
+    if not found:
+        return Answer({"dashboards": []}, "no dashboard is registered yet; register one with: dpflow dashboard FILE")
+    rows = [("name", "release", "queries", "within", "schedule")]
+    rows += [
+        (each.name, each.release, str(len(each.questions.queries)), each.questions.within, _schedule(each) or "-")
+        for each in found
+    ]
+    return Answer({"dashboards": [each.to_json() for each in found]}, table(rows, right=("queries",)))
+
+
+def _schedule(entry: Registered) -> str:
+    return f"{entry.cron} ({entry.timezone})" if entry.cron else ""

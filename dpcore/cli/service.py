@@ -1,0 +1,136 @@
+"""The verbs of the HTTP service: serve-answers, and analyst add, show and remove."""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dpcore.cli.output import Answer, table
+from dpcore.cli.specs import Subparsers, add_verb
+
+SPEC = "a spec's file"
+SESSION = "the session; default: the newest open one of the spec"
+MORE = (
+    "; analysts send their token with each request, or type it into the console page at /. Stop with Ctrl-C: "
+    "nothing is lost, and the session stays open"
+)
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verbs to the parser."""
+    serve = add_verb(
+        verbs, "serve-answers", common, "serve a session's answers over HTTP, with a console page", more=MORE
+    )
+    serve.add_argument("spec", metavar="SPEC", type=Path, help=SPEC)
+    serve.add_argument("--session", metavar="ID", help=SESSION)
+    serve.add_argument(
+        "--port", metavar="P", type=int, default=0, help="the port; default: any free one, which is printed"
+    )
+    serve.add_argument(
+        "--host",
+        metavar="H",
+        default="127.0.0.1",
+        help="the address to listen on; default: 127.0.0.1, this machine only",
+    )
+    serve.add_argument(
+        "--name",
+        metavar="N",
+        action="append",
+        default=[],
+        help="a host name under which the service is reached, such as stats.example.org behind a TLS proxy; can be repeated",
+    )
+    serve.add_argument(
+        "--rate",
+        metavar="R",
+        type=float,
+        default=20.0,
+        help="requests per second that an analyst may send; default: 20",
+    )
+    serve.set_defaults(verb=_serve)
+
+    analyst = verbs.add_parser("analyst", help="add, show and remove the analysts of a session")
+    actions = analyst.add_subparsers(required=True, metavar="ACTION")
+    add = add_verb(
+        actions,
+        "add",
+        common,
+        "give an analyst a token and a cap inside a session's budget; a new token if the analyst has one already",
+    )
+    _add_names(add)
+    cap = add.add_mutually_exclusive_group(required=True)
+    cap.add_argument("--epsilon", metavar="E", type=float, help="the most that the analyst may spend, as an epsilon")
+    cap.add_argument(
+        "--share", metavar="S", type=float, help="the same as a share of the session's budget, such as 0.25"
+    )
+    add.set_defaults(verb=_add)
+    remove = add_verb(
+        actions, "remove", common, "remove an analyst: the token stops working, and nothing more is charged"
+    )
+    _add_names(remove)
+    remove.set_defaults(verb=_remove)
+    show = add_verb(actions, "show", common, "show the analysts of a session, with what they have spent")
+    show.add_argument("spec", metavar="SPEC", type=Path, help=SPEC)
+    show.add_argument("--session", metavar="ID", help=SESSION)
+    show.set_defaults(verb=_show)
+
+
+def _add_names(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("spec", metavar="SPEC", type=Path, help=SPEC)
+    parser.add_argument("name", metavar="NAME", help="the analyst's name: letters, digits, dots, dashes, underscores")
+    parser.add_argument("--session", metavar="ID", help=SESSION)
+
+
+def _serve(arguments: argparse.Namespace) -> Answer:
+    from dpcore.service.serve import serve  # noqa: PLC0415  other verbs start faster without it
+
+    session = serve(
+        arguments.spec,
+        session=arguments.session,
+        host=arguments.host,
+        port=arguments.port,
+        names=arguments.name,
+        rate=arguments.rate,
+    )
+    return Answer({"session": session}, f"stopped; session {session} stays open")
+
+
+def _add(arguments: argparse.Namespace) -> Answer:
+    from dpcore.session.analysts import add_analyst  # noqa: PLC0415
+
+    issued = add_analyst(
+        arguments.spec,
+        arguments.name,
+        epsilon=arguments.epsilon,
+        share=arguments.share,
+        session=arguments.session,
+    )
+    text = (
+        f"analyst {issued.analyst} may spend {issued.cap:.6g} {issued.currency} of session {issued.session}\n"
+        f"token: {issued.token}\n"
+        "It is shown only now: the ledger holds its hash. Lost it? Run this command again for a new one."
+    )
+    return Answer(asdict(issued), text)
+
+
+def _remove(arguments: argparse.Namespace) -> Answer:
+    from dpcore.session.analysts import remove_analyst  # noqa: PLC0415
+
+    told = remove_analyst(arguments.spec, arguments.name, session=arguments.session)
+    return Answer(told, f"analyst {told['analyst']} was removed, with {told['spent']:.6g} {told['currency']} spent")
+
+
+def _show(arguments: argparse.Namespace) -> Answer:
+    from dpcore.session.analysts import listed_analysts  # noqa: PLC0415
+
+    told = listed_analysts(arguments.spec, session=arguments.session)
+    if not told["analysts"]:
+        return Answer(
+            told, f"session {told['session']} has no analysts; add one with: dpflow analyst add SPEC NAME --share 0.25"
+        )
+    rows: list[Any] = [("analyst", "cap", "spent", "left", "")]
+    rows += [
+        (each["analyst"], *(f"{each[name]:.6g}" for name in ("cap", "spent", "remaining")), "removed" * each["removed"])
+        for each in told["analysts"]
+    ]
+    head = f"session {told['session']}, in {told['currency']}"
+    return Answer(told, f"{head}\n{table(rows, right=('cap', 'spent', 'left'))}")

@@ -1,0 +1,150 @@
+"""Publish a release where its spec says: in a folder of this machine, or in an object store.
+
+A store cannot rename. There, a release exists once its manifest does, so the manifest is written after all other files, and `latest.json` after
+the manifest. A process that is killed before that leaves files that no manifest lists, and the resumed run writes the same ones again.
+
+They are the same to the last byte, because all attempts of a run state the same moment of publication. The first attempt notes it in
+`.publishing/RELEASE.json`, which is never replaced or removed. So neither a resumed run nor a worker that was believed dead can mix files of two
+attempts, and a release is published once.
+"""
+
+import datetime as dt
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import OutputError
+from dpcore.object_store import ObjectPath
+from dpcore.release.dataset_folder import point_latest
+from dpcore.release.draft import Draft
+from dpcore.release.draft_folder import DRAFT, new_draft
+from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, damage, read_manifest, read_regular
+from dpcore.release.publishing import (
+    Chosen,
+    Published,
+    another,
+    chosen,
+    publish_folder,
+    write_files,
+)
+
+PUBLISHING = ".publishing"
+DATA = "data"
+
+
+def publish(draft: Draft, **how: Any) -> Published:
+    """Publish a release where its spec says. Takes and raises what `publish_folder` does."""
+    folder = draft.declaration.output_folder
+    return publish_objects(draft, folder, **how) if isinstance(folder, ObjectPath) else publish_folder(draft, **how)
+
+
+def publish_objects(  # noqa: PLR0913  the same as for a folder
+    draft: Draft,
+    folder: ObjectPath,
+    *,
+    recorded: Collection[str],
+    numbers: Callable[[], Mapping[str, int]],
+    in_chain: Callable[[str], bool],
+    confirm: Callable[[], None],
+) -> Published:
+    """Write a release to a store: data and other files, then the manifest, and the pointer to it last.
+
+    A manifest that is already there is never trusted: it is kept if the run has recorded it, or would write the same bytes.
+
+    Args:
+        draft: The content of the release.
+        folder: The folder of the dataset.
+        recorded: As for `publish_folder`.
+        numbers: Likewise.
+        in_chain: Likewise.
+        confirm: Called after everything else is written and before the manifest; raises to prevent publication.
+
+    Raises:
+        OutputError: If something else is in the release's place, or the store cannot be written to.
+    """
+    final, run = folder / draft.name, draft.statement.run
+    with _store_errors(folder, run):
+        written = _manifest_there(final)
+        if recorded and written:
+            published = _as_recorded(final, written, recorded, run=run)
+        else:
+            published = _uploaded(draft, final, written, in_chain=in_chain, confirm=confirm)
+        point_latest(folder, draft.name, numbers=numbers)
+    return published
+
+
+def _manifest_there(final: ObjectPath) -> bytes:
+    """Return the manifest of a release; nothing if there is none. A store that does not answer is an error, not an empty place."""
+    try:
+        return read_manifest(final / MANIFEST)
+    except FileNotFoundError:
+        return b""
+
+
+def _as_recorded(final: ObjectPath, written: bytes, recorded: Collection[str], *, run: str) -> Published:
+    digest = hashlib.sha256(written).hexdigest()
+    if digest not in recorded:
+        raise another(final, f"{MANIFEST} differs", run=run)
+    manifest = json.loads(written)
+    if problem := damage(final, manifest, digest=digest):
+        raise another(final, problem, run=run)
+    return Published(final, manifest, digest, appeared=False)
+
+
+def _uploaded(
+    draft: Draft, final: ObjectPath, written: bytes, *, in_chain: Callable[[str], bool], confirm: Callable[[], None]
+) -> Published:
+    """Write the release to a temporary folder of this machine, and upload it from there."""
+    moment = _agreed(draft, final, in_chain=in_chain)
+    same = replace(draft, statement=replace(draft.statement, ledger_head=moment.head), before=moment.before)
+    with tempfile.TemporaryDirectory() as above, new_draft(Path(above, "release")) as folder:
+        manifest, digest, portrait = write_files(folder, same, created=moment.created)
+        local = Path(above, "release", DRAFT)
+        if written and hashlib.sha256(written).hexdigest() != digest:
+            raise another(final, "its files are not those that this run would write", run=draft.statement.run)
+        for name in _in_order(local):
+            (final / name).upload(local / name)
+        confirm()
+        (final / MANIFEST).upload(local / MANIFEST)
+    return Published(final, manifest, digest, appeared=not written, portrait=portrait)
+
+
+def _in_order(local: Path) -> list[str]:
+    """Return the names of a release's files but the manifest. The rows come last: until there is a manifest, nobody should find them."""
+    names = [path.relative_to(local).as_posix() for path in local.rglob("*") if path.is_file()]
+    return sorted((name for name in names if name != MANIFEST), key=lambda name: (name.startswith(f"{DATA}/"), name))
+
+
+def _agreed(draft: Draft, final: ObjectPath, *, in_chain: Callable[[str], bool]) -> Chosen:
+    """Return the moment that all attempts of a run state: that of the first one.
+
+    Raises:
+        OutputError: If the note of that moment is not one that this ledger can have written.
+    """
+    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    own = {"created": now, "privacy": {"ledger_head": draft.statement.ledger_head}, "version": {"before": draft.before}}
+    note = final.parent / PUBLISHING / f"{final.name}.json"
+    note.create((json.dumps(own) + "\n").encode("utf-8"))
+    found = chosen(read_regular(note, limit=LARGEST_NOTE))  # another attempt's, if it was quicker
+    if found is None or not in_chain(found.head):
+        raise OutputError(
+            f"{note} is not a note of this ledger; remove it, then let the run write its release with --resume {draft.statement.run}"
+        )
+    return found
+
+
+@contextmanager
+def _store_errors(folder: ObjectPath, run_id: str) -> Iterator[None]:
+    """Convert the errors of a store. The run is already paid for, so the message says how to resume it."""
+    problem = None
+    try:
+        yield
+    except OSError as error:
+        problem = error.strerror or "the disk of this machine failed; check its space and TMPDIR"
+    if problem:
+        raise OutputError(f"the release cannot be written to {folder}: {problem}, then resume with --resume {run_id}")

@@ -1,0 +1,184 @@
+"""The one thread that owns a session, and a memory of free answers that needs no thread at all.
+
+A session belongs to the thread that joined it. So questions that are new wait for each other, in the order in which they come, also behind
+a purchase. A free answer that was given before is given again at once, without the session and without the ledger.
+"""
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from dpcore.answers.plain import plain_rows
+from dpcore.errors import DpflowError, LedgerError
+from dpcore.private_log import record
+from dpcore.service.problems import Problem, Refused, refusal_of
+from dpcore.session.price import Payer, Price
+from dpcore.session.session import Session
+
+MOST_WAITING = 64
+"""How many questions may wait. More are refused at once, so that nobody waits for minutes."""
+
+MOST_REMEMBERED = 10_000
+MOST_REMEMBERED_ROWS = 200
+"""Longer answers are computed again, so that memory stays small."""
+
+Result = TypeVar("Result")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query, and how accurate its answer must be."""
+
+    query: str
+    within: float | str
+    level: float
+
+    @property
+    def accuracy(self) -> dict[str, Any]:
+        """The accuracy as arguments of a session."""
+        return {"within": self.within, "level": self.level}
+
+
+class _Memory(Generic[Value]):
+    """The last values that were kept, up to a number of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[Question, Value] = OrderedDict()
+
+    def get(self, question: Question) -> Value | None:
+        if question in self._kept:
+            self._kept.move_to_end(question)
+        return self._kept.get(question)
+
+    def keep(self, question: Question, value: Value) -> None:
+        self._kept[question] = value
+        if len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+
+
+class Desk:
+    """Prices and answers of one session, as plain JSON values.
+
+    Args:
+        spec: The spec's path.
+        session: The session's id; None for the newest open one.
+    """
+
+    def __init__(self, spec: Path, session: str | None) -> None:
+        self._spec = spec
+        self.session = session or ""
+        self._joined: Session | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="session")
+        self._waiting = 0
+        self._prices: _Memory[dict[str, Any]] = _Memory(MOST_REMEMBERED)
+        self._answers: _Memory[dict[str, Any]] = _Memory(MOST_REMEMBERED)
+
+    def open(self) -> None:
+        """Join the session, and read its table. So it is the steward who learns of a table that changed or can't be read."""
+
+        def join() -> str:
+            session = self._join()
+            session.prepare()
+            return session.id
+
+        self.session = self._thread.submit(join).result()
+
+    def close(self) -> None:
+        """Finish what was begun, and leave the session."""
+        self._thread.submit(self._leave).result()
+        self._thread.shutdown()
+
+    async def price(self, question: Question) -> dict[str, Any]:
+        """Return what an answer would cost now, and its expected half width. No data is touched."""
+        known = self._prices.get(question)
+        if known is not None:
+            return known
+        price = await self._run(lambda session: session.price(question.query, **question.accuracy))
+        told = _told(price, question)
+        if price.free:
+            self._prices.keep(question, told)
+        return told
+
+    async def ask(self, question: Question, payer: Payer) -> dict[str, Any]:
+        """Answer a question, for the least price that its accuracy needs."""
+        known = self._answers.get(question)
+        if known is not None:
+            return known
+
+        def answered(session: Session) -> dict[str, Any]:
+            reply = session.ask(question.query, payer=payer, **question.accuracy)
+            rows = plain_rows(reply.table)
+            return {
+                "columns": [str(name) for name in reply.table.columns],
+                "rows": rows,
+                "price": _told(reply.price, question),
+            }
+
+        told = await self._run(answered)
+        if told["price"]["free"] and len(told["rows"]) <= MOST_REMEMBERED_ROWS:
+            self._answers.keep(question, told)
+        return told
+
+    async def budget(self, analyst: str) -> dict[str, Any]:
+        """Return what an analyst and the session have left."""
+        return await self._run(lambda session: session.budget_of(analyst))
+
+    async def bought(self, analyst: str) -> list[dict[str, Any]]:
+        """Return the answers that an analyst has bought, oldest first."""
+        return await self._run(lambda session: session.bought_by(analyst))
+
+    async def _run(self, job: Callable[[Session], Result]) -> Result:
+        """Call a function with the session, in the session's thread."""
+        if self._waiting >= MOST_WAITING:
+            raise Refused(
+                503,
+                Problem(code="busy", reason="too many questions wait; ask again later"),
+                headers={"Retry-After": "5"},
+            )
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._called, job)
+        finally:
+            self._waiting -= 1
+
+    def _called(self, job: Callable[[Session], Result]) -> Result:
+        try:
+            return job(self._join())
+        except DpflowError as error:
+            if isinstance(error, LedgerError):
+                self._leave()  # the next question connects anew
+            raise refusal_of(error) from None
+        except Exception as error:  # noqa: BLE001  its text may be private
+            record(error, where="dpflow serve-answers")
+            self._leave()
+            reason = "the service failed; the details are in the steward's log"
+            raise Refused(500, Problem(code="failed", reason=reason)) from None
+
+    def _join(self) -> Session:
+        if self._joined is None:
+            self._joined = Session.join(self._spec, session=self.session or None)
+        return self._joined
+
+    def _leave(self) -> None:
+        joined, self._joined = self._joined, None
+        if joined is not None:
+            joined.leave()
+
+
+def _told(price: Price, question: Question) -> dict[str, Any]:
+    return {
+        "free": price.free,
+        "stored": price.stored,
+        "cost": price.cost,
+        "currency": price.currency,
+        "epsilon": price.epsilon,
+        "half_width": price.half_width if math.isfinite(price.half_width) else None,
+        "level": question.level,
+    }

@@ -1,0 +1,116 @@
+"""Who may ask: tokens, read from the ledger again and again, and a limit on requests for each analyst."""
+
+import hmac
+import math
+import threading
+import time
+from pathlib import Path
+
+from dpcore.errors import DpflowError
+from dpcore.ledger import Ledger, open_ledger
+from dpcore.places import places_of_spec
+from dpcore.private_log import record
+from dpcore.service.problems import Problem, Refused
+from dpcore.session.analysts import hash_of
+
+POLL_SECONDS = 1.0
+"""How often the tokens are read again. A removed token works for this long, but buys nothing: the ledger refuses the charge."""
+
+STALE_SECONDS = 15.0
+"""For how long tokens are accepted while the ledger cannot be read."""
+
+SCHEME = "Bearer "
+
+
+class Door:
+    """Lets in analysts of one session by their tokens.
+
+    Args:
+        spec: The spec's path.
+        session: The session's id.
+        rate: How many requests an analyst may send, per second on average; ten seconds' worth at once.
+    """
+
+    def __init__(self, spec: Path, session: str, *, rate: float) -> None:
+        self._spec = spec
+        self._session = session
+        self._rate = rate
+        self._tokens: dict[str, str] = {}
+        self._read_at = -math.inf
+        self._head: str | None = None
+        self._buckets: dict[str, tuple[float, float]] = {}
+        self._closing = threading.Event()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="tokens", daemon=True)
+
+    def open(self) -> None:
+        """Read the tokens, and go on reading them."""
+        self._thread.start()
+        self._ready.wait()
+
+    def close(self) -> None:
+        """Stop reading the tokens."""
+        self._closing.set()
+        self._thread.join()
+
+    def admit(self, authorization: str | None) -> str:
+        """Return the analyst whose token a request has. All tokens are compared, each in constant time.
+
+        Raises:
+            Refused: If the token is missing or unknown, the ledger cannot be read, or the analyst sends too many requests.
+        """
+        if time.monotonic() - self._read_at > STALE_SECONDS:
+            reason = "the ledger cannot be read, so tokens cannot be checked; try again later"
+            raise Refused(503, Problem(code="ledger", reason=reason), headers={"Retry-After": "5"})
+        given = hash_of((authorization or "").removeprefix(SCHEME))
+        is_token = (authorization or "").startswith(SCHEME)
+        found = [name for name, token in self._tokens.items() if hmac.compare_digest(token, given)]
+        if not (is_token and found):
+            reason = (
+                "send the header `Authorization: Bearer TOKEN`, with the token that `dpflow analyst add` has printed"
+            )
+            raise Refused(401, Problem(code="token", reason=reason), headers={"WWW-Authenticate": "Bearer"})
+        self._count(found[0])
+        return found[0]
+
+    def _count(self, analyst: str) -> None:
+        """Count a request. An analyst's bucket holds ten seconds' worth of requests, and is refilled steadily."""
+        now, most = time.monotonic(), max(1.0, 10 * self._rate)
+        left, before = self._buckets.get(analyst, (most, now))
+        left = min(most, left + (now - before) * self._rate)
+        self._buckets[analyst] = max(0.0, left - 1), now
+        if left < 1:
+            seconds = math.ceil((1 - left) / self._rate)
+            reason = f"too many requests; wait {seconds} s, and send at most {self._rate:g} a second"
+            raise Refused(429, Problem(code="rate", reason=reason), headers={"Retry-After": str(seconds)})
+
+    def _poll(self) -> None:
+        ledger: Ledger | None = None
+        while True:
+            try:
+                ledger = ledger or open_ledger(places=places_of_spec(self._spec))
+                self._read(ledger)
+            except DpflowError:  # the last tokens stay valid for a while
+                _close(ledger)
+                ledger = None
+            except Exception as error:  # noqa: BLE001  this thread must go on, and its errors may quote an address with a password
+                record(error, where="dpflow serve-answers")
+                _close(ledger)
+                ledger = None
+            self._ready.set()
+            if self._closing.wait(POLL_SECONDS):
+                _close(ledger)
+                return
+
+    def _read(self, ledger: Ledger) -> None:
+        head = ledger.head()
+        if head != self._head:
+            shares = ledger.shares(self._session).values()
+            self._tokens = {each.analyst: each.token for each in shares if each.token is not None}
+            self._head = head
+        self._read_at = time.monotonic()
+
+
+def _close(ledger: Ledger | None) -> None:
+    if ledger is not None:
+        ledger.close()

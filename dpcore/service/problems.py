@@ -1,0 +1,60 @@
+"""Every error of the service in one JSON shape: a code, a reason that says what to do next, and a position in the query if there is one."""
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from dpcore.answers.sql.errors import QueryError
+from dpcore.errors import BudgetRefused, DpflowError, LedgerError, RunHeld, UsageError
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
+
+
+class Problem(BaseModel):
+    """Why a request was refused. Nothing was spent."""
+
+    code: str = Field(description="a word for programs: query, budget, token, busy and so on")
+    reason: str = Field(description="a sentence for people, with what to do next")
+    line: int | None = Field(default=None, description="the line of the mistake in the query, from 1")
+    column: int | None = Field(default=None, description="its column, from 1")
+    requested: float | None = Field(default=None, description="the price, if the budget does not cover it")
+    remaining: float | None = Field(default=None, description="what is left for it")
+
+
+class Refused(Exception):  # noqa: N818  names what was done
+    """A request that the service does not carry out."""
+
+    def __init__(self, status: int, problem: Problem, *, headers: dict[str, str] | None = None) -> None:
+        super().__init__(problem.reason)
+        self.status = status
+        self.problem = problem
+        self.headers = headers or {}
+
+
+STATUS_CODES = {
+    400: "request",
+    404: "path",
+    405: "method",
+}
+"""The codes of problems that the framework finds, by status."""
+
+
+def refusal_of(error: DpflowError) -> Refused:
+    """Return how an error of a session is told to a client. Messages of these errors are always safe to show."""
+    match error:
+        case QueryError():
+            return Refused(422, _problem("query", error, line=error.line, column=error.column))
+        case BudgetRefused():
+            told = {"requested": error.requested / AMOUNT_OF_ONE, "remaining": error.remaining / AMOUNT_OF_ONE}
+            return Refused(402, _problem("budget", error, **told))
+        case RunHeld():
+            return Refused(503, _problem("busy", error), headers={"Retry-After": "5"})
+        case UsageError():
+            return Refused(422, _problem("question", error))
+        case LedgerError():
+            return Refused(503, _problem("ledger", error), headers={"Retry-After": "5"})
+        case _:
+            return Refused(503, _problem("unavailable", error))
+
+
+def _problem(code: str, error: DpflowError, **more: Any) -> Problem:
+    return Problem(code=code, reason=str(error), **more)

@@ -1,0 +1,123 @@
+"""The analysts of a session: each has a token and a share of the session's budget, both recorded in the ledger."""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import UsageError
+from dpcore.ledger import Account, Ledger, Run, open_ledger
+from dpcore.ledger.shares import Share
+from dpcore.measurements import analyst_of
+from dpcore.places import places_of_spec
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, budget_of
+from dpcore.session.bought import Bought
+from dpcore.session.opening import joined
+from dpcore.spec import load_spec
+
+TOKEN_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A new token of an analyst. It is shown once: the ledger holds its hash only."""
+
+    session: str
+    analyst: str
+    token: str
+    cap: float
+    currency: str
+
+
+def hash_of(token: str) -> str:
+    """Return what the ledger holds of a token. A token is random and long, so a plain hash can't be inverted."""
+    return sha256(token.encode()).hexdigest()
+
+
+def add_analyst(
+    spec: str | Path,
+    analyst: str,
+    *,
+    epsilon: float | None = None,
+    share: float | None = None,
+    session: str | None = None,
+) -> Issued:
+    """Give an analyst a new token and a cap. An earlier token of the same analyst stops working; what was spent still counts.
+
+    Args:
+        spec: The spec's path.
+        analyst: The analyst's name.
+        epsilon: The cap, as an epsilon at the spec's delta. Give this or `share`.
+        share: The cap, as a share of the session's budget, above 0 and at most 1.
+        session: The session's id; None for the newest open one.
+    """
+    if (epsilon is None) == (share is None):
+        raise UsageError("say how much the analyst may spend: either --epsilon, or --share of the session's budget")
+    if share is not None and not 0 < share <= 1:
+        raise UsageError("the share of an analyst must be above 0 and at most 1")
+    declaration = load_spec(spec)
+    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+        run = joined(ledger, declaration, session)
+        account = ledger.account(run.account)
+        if epsilon is not None:
+            _, cap = budget_of(epsilon, delta=declaration.spec.privacy.delta, currency=account.currency)
+        else:
+            cap = int(run.reserved * (share or 0.0))
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        ledger.share(run.id, analyst=analyst, cap=cap, token=hash_of(token))
+    return Issued(run.id, analyst, token, cap / AMOUNT_OF_ONE, account.currency.symbol)
+
+
+def remove_analyst(spec: str | Path, analyst: str, *, session: str | None = None) -> dict[str, Any]:
+    """Remove an analyst. From now on nothing can be charged in this name."""
+    declaration = load_spec(spec)
+    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+        run = joined(ledger, declaration, session)
+        known = ledger.shares(run.id).get(analyst)
+        if known is None or known.token is None:
+            raise UsageError(
+                f"session {run.id} has no analyst '{analyst}'; see: dpflow analyst show {declaration.path}"
+            )
+        ledger.share(run.id, analyst=analyst, cap=known.cap, token=None)
+        return told(known, ledger.account(run.account)) | {"removed": True}
+
+
+def listed_analysts(spec: str | Path, *, session: str | None = None) -> dict[str, Any]:
+    """Return a session and its analysts, with caps and what each has spent, as plain JSON values."""
+    declaration = load_spec(spec)
+    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+        run = joined(ledger, declaration, session)
+        account = ledger.account(run.account)
+        analysts = [told(each, account) for each in ledger.shares(run.id).values()]
+        return {"session": run.id, "currency": account.currency.symbol, "analysts": analysts}
+
+
+def budget_for(ledger: Ledger, run: Run, analyst: str) -> dict[str, Any]:
+    """Return what an analyst and the whole session have left, as plain JSON values."""
+    share = ledger.shares(run.id).get(analyst)
+    if share is None:
+        raise UsageError(f"session {run.id} has no analyst '{analyst}'; ask the steward")
+    session = {name: getattr(run, name) / AMOUNT_OF_ONE for name in ("reserved", "spent", "remaining")}
+    return {**told(share, ledger.account(run.account)), "session": {"id": run.id, **session}}
+
+
+def bought_by(ledger: Ledger, session: str, analyst: str) -> Iterator[tuple[Bought, dict[str, Any]]]:
+    """Yield what an analyst has bought, oldest first, each with its question, cost and level as plain JSON values."""
+    for each in ledger.transcript(session):
+        if analyst_of(each.step) == analyst:
+            bought = Bought.from_bytes(each.output or b"", step=each.step)
+            yield bought, {"query": bought.question, "cost": each.amount / AMOUNT_OF_ONE, "level": bought.level}
+
+
+def told(share: Share, account: Account) -> dict[str, Any]:
+    """Return a share as plain JSON values, in the account's currency."""
+    return {
+        "analyst": share.analyst,
+        "cap": share.cap / AMOUNT_OF_ONE,
+        "spent": share.spent / AMOUNT_OF_ONE,
+        "remaining": share.remaining / AMOUNT_OF_ONE,
+        "currency": account.currency.symbol,
+        "removed": share.token is None,
+    }

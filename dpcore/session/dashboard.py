@@ -1,0 +1,190 @@
+"""Ask a list of questions of one session, all with the same wanted accuracy, and publish the answers.
+
+Questions, prices and answers are public: answers are noisy, and the session has paid for them. First all questions are priced, so that a
+mistake in one of them costs nothing. Then those that are not known accurately enough are bought, one after the other. A purchase changes
+the model, so all are priced again afterwards, until nothing more must be bought. So all answers come from the same state of the session,
+and whoever repeats the questions in that state pays nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpcore.errors import BudgetRefused, DpflowError, UsageError
+from dpcore.ledger.rows import in_currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
+from dpcore.session.accuracy import Within
+from dpcore.session.price import Reply
+from dpcore.session.questions import Questions
+from dpcore.session.session import Session
+
+WIDER = "wider than wanted"
+
+
+@dataclass(frozen=True)
+class Priced:
+    """The prices of all questions as things stand. `to_buy` are the numbers, from 1, of those that are not accurate enough yet."""
+
+    to_buy: tuple[int, ...]
+    cost: float
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """An answer of a dashboard.
+
+    Attributes:
+        number: The question's number, from 1.
+        query: The question.
+        level: The level of its intervals.
+        reply: The answer, and what the wanted accuracy would still cost.
+        paid: What this run has paid for it, in the account's currency.
+        reason: Why the answer is wider than wanted; empty if it is not.
+    """
+
+    number: int
+    query: str
+    level: float
+    reply: Reply
+    paid: float
+    reason: str
+
+    @property
+    def status(self) -> str:
+        """How the answer came about, in a few words."""
+        if self.reason or not self.reply.price.free:
+            return WIDER
+        if self.paid:
+            return "bought"
+        return "bought before" if self.reply.price.stored else "free"
+
+
+class Dashboard:
+    """Questions that are being asked of a session."""
+
+    def __init__(self, session: Session, questions: Questions) -> None:
+        Within.of(
+            questions.within, level=questions.level
+        )  # raises if it is not an accuracy, also if wider answers are accepted
+        self.session = session
+        self.questions = questions
+        self._known: dict[int, Reply] = {}
+        self._paid: dict[int, int] = {}
+        self._wider: dict[int, str] = {}
+
+    def price(self) -> Priced:
+        """Price all questions. No data is touched, and nothing is charged.
+
+        Raises:
+            BudgetRefused: If what is left of the session's budget cannot pay for all of them, unless wider answers are accepted.
+            QueryError: If a statement cannot be understood. The message names the query, and the line and column in it.
+            UsageError: If an answer cannot be made as accurate, unless wider answers are accepted.
+        """
+        for number in self._numbers():
+            self._known[number] = self._look(number)
+        missing = [n for n in self._numbers() if n not in self._wider and not self._known[n].price.free]
+        to_buy = tuple(number for number in missing if number not in self._paid)
+        amount = sum(self._known[number].price.amount for number in to_buy)
+        remaining = self.session.run.remaining
+        if amount > remaining and not self.questions.accept_wider:
+            currency = self.session.account.currency
+            raise BudgetRefused(
+                f"{len(to_buy)} of {len(self.questions.queries)} answers must be bought and cost {in_currency(amount, currency)} together, "
+                f"but session {self.session.id} has {in_currency(remaining, currency)} left; ask for wider intervals or fewer queries, "
+                "accept wider answers, or open another session",
+                requested=amount,
+                remaining=remaining,
+            )
+        return Priced(to_buy, amount / AMOUNT_OF_ONE)
+
+    def buy(self, number: int) -> None:
+        """Buy one answer, unless it has become free. With `accept_wider`, one that cannot be bought stays as it is known."""
+        asked = self.questions
+        with _named(number):
+            try:
+                reply = self.session.ask(self._query(number), within=asked.within, level=asked.level)
+            except (BudgetRefused, UsageError) as error:
+                if not asked.accept_wider:
+                    raise
+                self._wider[number] = str(error)
+            else:
+                self._paid[number] = reply.price.amount
+
+    def answers(self) -> list[Answered]:
+        """Return all answers, as they were when they were last priced."""
+        return [
+            Answered(
+                number=number,
+                query=self._query(number),
+                level=self.questions.level,
+                reply=self._known[number],
+                paid=self._paid.get(number, 0) / AMOUNT_OF_ONE,
+                reason=self._wider.get(number, ""),
+            )
+            for number in self._numbers()
+        ]
+
+    @property
+    def remaining(self) -> float:
+        """What is left of the session's budget, in the account's currency."""
+        return self.session.run.remaining / AMOUNT_OF_ONE
+
+    def _numbers(self) -> range:
+        return range(1, len(self.questions.queries) + 1)
+
+    def _query(self, number: int) -> str:
+        return self.questions.queries[number - 1]
+
+    def _look(self, number: int) -> Reply:
+        asked, query = self.questions, self._query(number)
+        with _named(number):
+            if number not in self._wider:
+                try:
+                    return self.session.look(query, within=asked.within, level=asked.level)
+                except UsageError as error:
+                    if not asked.accept_wider or type(error) is not UsageError:  # a mistake in the SQL stays one
+                        raise
+                    self._wider[number] = str(error)
+            return self.session.look(query, within=None, level=asked.level)
+
+
+@contextmanager
+def _named(number: int) -> Iterator[None]:
+    """Add the number of a query to the message of its error."""
+    try:
+        yield
+    except DpflowError as error:
+        error.args = (f"query {number}: {error}", *error.args[1:])
+        raise
+
+
+_open: dict[str, Dashboard] = {}
+
+
+@contextmanager
+def open_dashboard(name: str, spec: str | Path, questions: Questions, *, session: str | None) -> Iterator[str]:
+    """Join a session, and yield a name by which the steps of a driver find the dashboard. No step needs anything private as an argument."""
+    with Session.join(spec, session=session) as joined:
+        if name in _open:
+            raise UsageError(f"dashboard {name} is already open in this process; wait until it is finished")
+        _open[name] = Dashboard(joined, questions)
+        try:
+            yield name
+        finally:
+            del _open[name]
+
+
+def opened(name: str) -> Dashboard:
+    """Return an open dashboard by its name."""
+    try:
+        return _open[name]
+    except KeyError:
+        raise UsageError(
+            f"dashboard {name} is not open in this process; call its steps inside `open_dashboard`"
+        ) from None
+
+
+def total_paid(answers: Sequence[Answered]) -> float:
+    """Return what all answers together have cost in this run, in the account's currency."""
+    return sum(each.paid for each in answers)

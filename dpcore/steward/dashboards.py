@@ -1,0 +1,170 @@
+"""The registry of dashboards: questions that are asked of a session again and again, by name, on a schedule.
+
+A dashboard is declared in a file. Registering it checks every question against the registered spec, without reading data, and stores the
+questions themselves, so that a later change of the file changes nothing until it is registered again.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from dpcore.errors import DpflowError, SpecError, UsageError
+from dpcore.places import fixed_registry_folder, registry_folder
+from dpcore.session.accuracy import Within
+from dpcore.session.questions import MOST_QUERIES, Questions
+from dpcore.spec import Declaration
+from dpcore.spec.document import read_document
+from dpcore.steward.entries import Entries, checked_name
+from dpcore.steward.registry import declared, registered
+from dpcore.steward.schedule import checked_schedule
+
+
+class DashboardSpec(BaseModel):
+    """A dashboard's file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    release: str = Field(description="The registered name of the spec whose session answers.")
+    within: str = Field(description="The wanted half width of every interval: rows, such as 50, or a share such as 2%.")
+    queries: list[str] = Field(min_length=1, max_length=MOST_QUERIES, description="The questions, in SQL.")
+    level: float = Field(default=0.95, gt=0, lt=1, description="The level of the intervals.")
+    session: str = Field(default="", description="The session's id. Empty: the newest open one.")
+    accept_wider: bool = Field(default=False, description="Whether to give answers that can't be bought as they are.")
+
+    @field_validator("within", mode="before")
+    @classmethod
+    def _as_text(cls, within: Any) -> Any:
+        """Return the accuracy as text: in YAML, 50 is a number."""
+        return f"{within:g}" if isinstance(within, int | float) and not isinstance(within, bool) else within
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A dashboard that is run by its name.
+
+    Attributes:
+        name: Its name, under which its answers are published.
+        release: The registered name of the spec whose session answers.
+        account: The account that pays.
+        questions: What it asks.
+        session: The session's id; empty for the newest open one.
+        cron: Its schedule; None if it is not scheduled.
+        timezone: The time zone of `cron`; None if there is no `cron`.
+        registered_at: When it was registered.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    name: str
+    release: str
+    account: str
+    questions: Questions
+    session: str
+    cron: str | None
+    timezone: str | None
+    registered_at: datetime
+
+    def __post_init__(self) -> None:
+        checked_name(self.name, what="the name of a dashboard")
+        checked_schedule(self.cron, self.timezone)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the flow `answer` for this dashboard."""
+        asked = self.questions
+        return {
+            "release": self.release,
+            "queries": list(asked.queries),
+            "within": asked.within,
+            "level": asked.level,
+            "session": self.session,
+            "name": self.name,
+            "accept_wider": asked.accept_wider,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as plain JSON values."""
+        return dict(_entries().to_json(self))
+
+
+def register_dashboard(
+    file: str | Path, *, name: str | None = None, cron: str | None = None, timezone: str | None = None
+) -> Registered:
+    """Check a dashboard's file, without reading data, and register it to be run by name. Registering it again updates the entry.
+
+    Raises:
+        SpecError: If the file has mistakes, each with its position.
+        UsageError: If the spec is not registered, or a query cannot be understood.
+    """
+    path = Path(file)
+    spec = load_dashboard(path)
+    questions = Questions(tuple(spec.queries), spec.within, spec.level, accept_wider=spec.accept_wider)
+    Within.of(questions.within, level=questions.level)
+    declaration = declared(spec.release, registered_only=True)
+    _check_queries(questions, declaration)
+    cron, timezone = checked_schedule(cron, timezone)
+    fixed_registry_folder()
+    entry = Registered(
+        name=path.stem if name is None else name,
+        release=spec.release,
+        account=registered(spec.release).account,
+        questions=questions,
+        session=spec.session,
+        cron=cron,
+        timezone=timezone,
+        registered_at=datetime.now(UTC).replace(microsecond=0),
+    )
+    _entries().write(entry.name, entry)
+    return entry
+
+
+def load_dashboard(path: Path) -> DashboardSpec:
+    """Read a dashboard's file. Raise one error that lists all its mistakes, with their positions."""
+    document = read_document(path)
+    try:
+        return DashboardSpec.model_validate(document.data)
+    except ValidationError as error:
+        for each in error.errors(include_url=False, include_input=False):
+            where = ".".join(map(str, each["loc"])) or "the file"
+            document.mistake(each["loc"], f"{where}: {each['msg'][0].lower()}{each['msg'][1:]}; {_FORM}")
+        document.raise_mistakes()
+        raise SpecError(f"{path} is not a dashboard; {_FORM}") from None
+
+
+_FORM = 'write `release: NAME`, `within: 50` or `within: "2%"`, and `queries:` with a list of SQL statements'
+
+
+def _check_queries(questions: Questions, declaration: Declaration) -> None:
+    """Raise if a query cannot be understood. Values that are yet to be discovered are unknown here, so such a spec is checked by the run."""
+    from dpcore.answers.sql import parse  # noqa: PLC0415  other verbs start faster without the parser
+
+    if declaration.descents():
+        return
+    for number, query in enumerate(questions.queries, start=1):
+        try:
+            parse(query, declaration.universe, tables=("release", declaration.spec.dataset))
+        except DpflowError as error:
+            raise UsageError(f"query {number}: {error}") from None
+
+
+def unregister_dashboard(name: str) -> None:
+    """Remove a dashboard from the registry. Its answers stay."""
+    fixed_registry_folder()
+    if not _entries().remove(name):
+        known = ", ".join(_entries().names()) or "none"
+        raise UsageError(f"no dashboard is registered as {name[:100]!r}; registered dashboards: {known}")
+
+
+def all_dashboards() -> tuple[Registered, ...]:
+    """Return all registered dashboards, sorted by name."""
+    entries = _entries()
+    found = (entries.read(name) for name in entries.names())
+    return tuple(each for each in found if each is not None)
+
+
+def _entries() -> Entries[Registered]:
+    mend = "remove it with `dpflow dashboard {name} --remove`, then register the dashboard again"
+    return Entries(registry_folder(), ".dashboard", Registered, mend)

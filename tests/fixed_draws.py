@@ -1,0 +1,36 @@
+"""The same noise in every run of a test: a failure is then the code's, and never chance's.
+
+Noise is drawn from a generator that begins anew for each test, from the test's name. Other processes that a test starts, forked ones
+too, draw from the operating system: the same words in a killed run and in the one that goes on would hide noise that is drawn twice.
+A test of the source itself is marked `system_entropy`.
+"""
+
+import hashlib
+import os
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from dpcore.mechanisms.sampling import entropy
+
+SYSTEM = entropy.random_words
+
+
+class FixedWords:
+    """Words from a seeded generator in the process that made it, and the operating system's in every other."""
+
+    def __init__(self, name: str) -> None:
+        self._process = os.getpid()
+        self._rng = np.random.default_rng(list(hashlib.sha256(name.encode()).digest()))
+
+    def __call__(self, count: int) -> npt.NDArray[np.uint64]:
+        if os.getpid() != self._process:
+            return SYSTEM(count)
+        return self._rng.integers(0, 2**64, count, dtype=np.uint64)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin the test's draws, before its fixtures are made."""
+    entropy.random_words = SYSTEM if item.get_closest_marker("system_entropy") else FixedWords(item.nodeid)

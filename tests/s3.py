@@ -1,0 +1,33 @@
+"""A server that speaks S3, in a thread of this process, and the environment that programs find it by."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import fsspec
+from moto.server import ThreadedMotoServer
+
+BUCKET = "public"
+
+
+@contextmanager
+def s3_server() -> Iterator[Mapping[str, str]]:
+    """Start a server with an empty bucket, and yield the variables of the environment for its users."""
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it reports every request
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield {
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ACCESS_KEY_ID": "somebody",
+            "AWS_SECRET_ACCESS_KEY": "SECRET-OF-TESTS",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+    finally:
+        server.stop()
+
+
+def new_bucket() -> None:
+    """Create the bucket in the server that the environment names."""
+    fsspec.filesystem("s3", use_listings_cache=False).mkdir(BUCKET)
