@@ -23,6 +23,7 @@ from dpcore.cli import (
     service,
     session,
     specs,
+    verify_release,
 )
 from dpcore.cli.output import Answer, Listing, UsedLedger
 from dpcore.cli.specs import Runner, Subparsers
@@ -154,6 +155,7 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
     sample.add_verbs(verbs, common)
     report.add_verbs(verbs, common)
     releases.add_verbs(verbs, common)
+    verify_release.add_verbs(verbs, common)
     registry.add_verbs(verbs, common)
     dashboards.add_verbs(verbs, common)
     ledger.add_verbs(verbs, common)

@@ -145,7 +145,7 @@ def _compared(made: Made, source: Source, *, private: Path, allow_changed: bool)
 
 def read_release(release: Release, cells: Comparable) -> tuple[CodedRows, Mapping[str, Counted]]:
     """Read the rows of a release, and count its columns at their fine places."""
-    if problem := damage(release.folder, release.manifest):
+    if problem := damage(release.folder, release.manifest, digest=release.manifest_sha256):
         raise UsageError(f"{one_line(release.folder)} is damaged: {problem}; copy the release again")
     universe = release.universe
     fine = {name: FinePlaces.of(attribute) for name, attribute in universe.attributes.items()}

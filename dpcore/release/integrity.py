@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedRandom, BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpcore.errors import LedgerError
 from dpcore.object_store import AnyPath, ObjectPath, below
+from dpcore.release.signing import SIGNATURE, SIGNATURE_BYTES, is_signature
+from dpcore.release.sums import SUMS, encode_sums
 
 MANIFEST = "manifest.json"
 
@@ -212,26 +214,97 @@ def one_line(name: object) -> str:
     return text if text.isprintable() and "\\" not in text else repr(text)
 
 
-def damage(folder: AnyPath, manifest: Mapping[str, Any]) -> str | None:
+class Expected(NamedTuple):
+    """What is known of a published file: its SHA-256, and its size unless only the hash is known."""
+
+    sha256: str
+    size: int | None = None
+
+
+def damage(folder: AnyPath, manifest: Mapping[str, Any], *, digest: str) -> str | None:
     """Describe the first file of a release that differs from its manifest, or return None.
 
     Args:
         folder: The folder of the release.
         manifest: The parsed manifest. The ledger, not this function, decides whether it is the right manifest.
+        digest: The SHA-256 of the manifest.
 
     Raises:
         PermissionError: If this user may not read a file, or may not list a folder, which could then hold other files.
     """
     try:
-        listed = {
-            str(_inside(entry["path"])): (_size(entry["bytes"]), str(entry["sha256"])) for entry in _files(manifest)
-        }
+        listed = listed_files(manifest)
+        signed = signer_of(manifest)
+        sums = sums_of(listed, digest=digest)
     except (KeyError, TypeError, ValueError):
         return f"{MANIFEST} lists a file without its size and hash, or outside the release"
-    for name, (size, digest) in listed.items():
-        if problem := _problem(folder / name, size=size, digest=digest):
-            return f"{one_line(name)} {problem}"
-    return next((f"{one_line(name)} is not listed in its manifest" for name in files_in(folder, listed)), None)
+    if has_sums(manifest):
+        listed[SUMS] = Expected(hashlib.sha256(sums).hexdigest(), len(sums))
+    for name, changed in changes(folder, listed, beside={MANIFEST, SIGNATURE} if signed else {MANIFEST}):
+        return f"{one_line(name)} {changed}"
+    problem = signature_problem(folder, sums, public=signed) if signed else None
+    return f"{SIGNATURE} {problem}" if problem else None
+
+
+def listed_files(manifest: Mapping[str, Any]) -> dict[str, Expected]:
+    """Return the files that a manifest lists: all but itself and what is made from it.
+
+    Raises:
+        KeyError, TypeError, ValueError: If an entry is malformed, or names a file outside the release.
+    """
+    files = manifest.get("files", [])
+    if not isinstance(files, list):
+        raise TypeError
+    return {str(_inside(entry["path"])): Expected(str(entry["sha256"]), _size(entry["bytes"])) for entry in files}
+
+
+def has_sums(manifest: Mapping[str, Any]) -> bool:
+    """Return whether a release has `SHA256SUMS`, as all do since the second format of manifests."""
+    number = manifest.get("format")
+    return isinstance(number, int) and number >= 2
+
+
+def signer_of(manifest: Mapping[str, Any]) -> str | None:
+    """Return the public key of a signed release, or None.
+
+    Raises:
+        KeyError, TypeError: If the entry is malformed.
+    """
+    signed = manifest.get("signed_by")
+    return None if signed is None else str(signed["public_key"])
+
+
+def sums_of(listed: Mapping[str, Expected], *, digest: str) -> bytes:
+    """Return the content of `SHA256SUMS` for the files that a manifest lists, and the manifest's own SHA-256."""
+    return encode_sums({MANIFEST: digest} | {name: each.sha256 for name, each in listed.items()})
+
+
+def changes(folder: AnyPath, listed: Mapping[str, Expected], *, beside: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each file that is missing, changed or added, with what is wrong with it.
+
+    Args:
+        folder: The folder of the release.
+        listed: The files to compare, by their paths in the folder.
+        beside: Other files that belong to the release and are not compared.
+    """
+    for name, expected in listed.items():
+        if problem := _problem(folder / name, expected):
+            yield name, problem
+    for name in files_in(folder, [*listed, *beside]):
+        yield name, "is not listed in its manifest"
+
+
+def signature_problem(folder: AnyPath, sums: bytes, *, public: str) -> str | None:
+    """Describe what is wrong with the signature of a release, or return None."""
+    try:
+        written = read_regular(folder / SIGNATURE, limit=SIGNATURE_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return "is missing"
+    except PermissionError:
+        raise
+    except OSError:
+        return "is not a signature"
+    return None if is_signature(written, sums, public=public) else f"is not a signature with the key {one_line(public)}"
 
 
 def _require_regular(found: os.stat_result, path: Path) -> None:
@@ -239,17 +312,11 @@ def _require_regular(found: os.stat_result, path: Path) -> None:
         raise NotRegularFileError(path)
 
 
-def _files(manifest: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    files = manifest.get("files", [])
-    if not isinstance(files, list):
-        raise TypeError
-    return files
-
-
 def _inside(name: object) -> PurePosixPath:
     """Return a file name as a path below the release's folder, or raise."""
     path = PurePosixPath(str(name))
-    if path.is_absolute() or ".." in path.parts or not path.parts or path == PurePosixPath(MANIFEST):
+    own = {PurePosixPath(each) for each in (MANIFEST, SUMS, SIGNATURE)}
+    if path.is_absolute() or ".." in path.parts or not path.parts or path in own:
         raise ValueError
     return path
 
@@ -260,13 +327,13 @@ def _size(value: object) -> int:
     return value
 
 
-def _problem(path: AnyPath, *, size: int, digest: str) -> str | None:
+def _problem(path: AnyPath, expected: Expected) -> str | None:
     try:
         with open_regular(path) as file:
             found = os.fstat(file.fileno()).st_size
-            if found != size:
-                return f"has {found:,} bytes, but was published with {size:,}"
-            same = hashlib.file_digest(file, "sha256").hexdigest() == digest
+            if expected.size is not None and found != expected.size:
+                return f"has {found:,} bytes, but was published with {expected.size:,}"
+            same = hashlib.file_digest(file, "sha256").hexdigest() == expected.sha256
     except (FileNotFoundError, NotADirectoryError):
         return "is missing"
     except NotRegularFileError:
@@ -287,6 +354,6 @@ def files_in(folder: AnyPath, listed: Iterable[str]) -> Iterator[str]:
         for name in sorted(files + [name for name in folders if (above / name).is_symlink()]):
             if (each := (within / name).as_posix()) not in known:
                 yield each
-        for name in folders:
+        for name in (each for each in folders if not (above / each).is_symlink()):
             if (each := (within / name).as_posix()) not in holders:
                 yield f"{each}/"

@@ -21,6 +21,7 @@ from dpcore.errors import OutputError
 from dpcore.object_store import AnyPath, ObjectPath
 from dpcore.release.card import card
 from dpcore.release.dataset_folder import DRAFT_OF_RELEASE, is_name, point_latest
+from dpcore.release.descriptors import descriptors
 from dpcore.release.draft import Draft
 from dpcore.release.draft_folder import DraftFolder, new_draft, sync_path
 from dpcore.release.integrity import (
@@ -28,13 +29,18 @@ from dpcore.release.integrity import (
     MANIFEST,
     MOST_PARTS,
     damage,
+    listed_files,
     one_line,
     parts_of,
     read_manifest,
+    sums_of,
 )
+from dpcore.release.manifest import FORMAT, SignedBy
 from dpcore.release.measured import MEASUREMENTS, measurement_schema, measurement_tables
 from dpcore.release.persons import PersonRows
 from dpcore.release.started import START, start_options, start_table
+from dpcore.release.signing import SIGNATURE, signing_key
+from dpcore.release.sums import SUMS
 from dpcore.release.versions import version_of
 from dpcore.reporting.portrait import Portrait
 from dpcore.spec.described import describe_universe
@@ -148,7 +154,7 @@ def _as_recorded(final: Path, recorded: Collection[str], *, run: str) -> Publish
     if digest not in recorded:
         raise another(final, f"{MANIFEST} is missing or differs", run=run)
     manifest = json.loads(written)
-    if problem := damage(final, manifest):
+    if problem := damage(final, manifest, digest=digest):
         raise another(final, problem, run=run)
     return Published(final, manifest, digest, appeared=False)
 
@@ -175,7 +181,7 @@ def _appeared_or_same(
         with _draft_beside(final) as folder:
             same = replace(draft, statement=statement, before=told.before)
             manifest, digest, portrait = write_files(folder, same, created=told.created)
-        if hashlib.sha256(written).hexdigest() == digest and not damage(final, manifest):
+        if hashlib.sha256(written).hexdigest() == digest and not damage(final, manifest, digest=digest):
             return Published(final, manifest, digest, appeared=False, portrait=portrait)
     raise another(final, "its files are not those that this run would write", run=draft.statement.run)
 
@@ -229,6 +235,7 @@ def _require_written(folder: DraftFolder, final: Path, *, run: str) -> None:
 
 def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str, Any], str, Portrait | None]:
     """Write all files of a release. Return its manifest, as a reader of the file gets it, the file's SHA-256, and its portrait."""
+    key = signing_key()
     footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}
     universe = draft.declaration.universe
     measured = measurement_tables(universe, draft.measurements, draft.resolutions)
@@ -257,8 +264,10 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
             files.append(_write_parquet(folder, ERRORS, iter([judgement.errors]), schema, **_for_floats(schema)))
     portrait = None if judgement is None else judgement.portrait
     files.append(_write_text(folder, "card.html", card(draft, files=files, portrait=portrait, persons=grouped)))
+    described = descriptors(draft, created=created, files=tuple(files))
+    files += [_write_text(folder, name, content) for name, content in described]
     manifest = {
-        "format": 1,
+        "format": FORMAT,
         "dataset": draft.declaration.spec.dataset,
         "release": draft.name,
         "created": created,
@@ -275,6 +284,7 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
         "rounds": [asdict(each) for each in draft.rounds],
         **({} if portrait is None else {"errors": _listed_errors(portrait)}),
         "files": files,
+        "signed_by": None if key is None else SignedBy(key.public).to_json(),
     }
     manifest["version"] = asdict(version_of(manifest, draft.declaration.output_folder, before=draft.before))
     written = json.dumps(manifest, indent=2) + "\n"
@@ -288,9 +298,13 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
             f"the manifest would have {parts:,} commas, colons and brackets, but at most {MOST_PARTS:,} are allowed; let `discover` find "
             "fewer values, and run again"
         )
-    listed = _write_text(folder, MANIFEST, written)
+    manifest, digest = json.loads(written), str(_write_text(folder, MANIFEST, written)["sha256"])
+    sums = sums_of(listed_files(manifest), digest=digest)
+    _write_bytes(folder, SUMS, sums)
+    if key is not None:
+        _write_bytes(folder, SIGNATURE, key.sign(sums))
     folder.sync()
-    return json.loads(written), str(listed["sha256"]), portrait
+    return manifest, digest, portrait
 
 
 def _listed_errors(portrait: Portrait) -> dict[str, Any]:
@@ -335,8 +349,12 @@ def _write_parquet(
 
 
 def _write_text(folder: DraftFolder, name: str, text: str) -> dict[str, Any]:
+    return _write_bytes(folder, name, text.encode("utf-8"))
+
+
+def _write_bytes(folder: DraftFolder, name: str, content: bytes) -> dict[str, Any]:
     with folder.new_file(name) as file:
-        file.write(text.encode("utf-8"))
+        file.write(content)
         return file.listed(name, rows=None)
 
 

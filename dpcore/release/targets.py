@@ -91,7 +91,7 @@ def _as_recorded(final: ObjectPath, written: bytes, recorded: Collection[str], *
     if digest not in recorded:
         raise another(final, f"{MANIFEST} differs", run=run)
     manifest = json.loads(written)
-    if problem := damage(final, manifest):
+    if problem := damage(final, manifest, digest=digest):
         raise another(final, problem, run=run)
     return Published(final, manifest, digest, appeared=False)
 

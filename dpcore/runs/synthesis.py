@@ -31,6 +31,7 @@ from dpcore.release import (
     require_rewritable,
     retain_declared,
 )
+from dpcore.release.signing import signing_key
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
 from dpcore.runs.discovery import Discovery
@@ -84,6 +85,7 @@ class Synthesis:
         check_writable(self.declaration.output_folder)
         self._prior = Prior.of(declaration)
         self._prior_table: PriorTable | None = None
+        signing_key()  # raises now, before anything is paid for, and not when the release is written
         places = places_of_spec(declaration.path)
         with ExitStack() as opened:
             self.ledger: Ledger = opened.enter_context(open_ledger(places=places))

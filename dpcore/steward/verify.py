@@ -24,6 +24,7 @@ from dpcore.release.integrity import (
     MANIFEST,
     access_errors,
     damage,
+    has_sums,
     is_folder,
     is_there,
     one_line,
@@ -224,7 +225,8 @@ def _require_published(
         if problem:
             raise _release_changed(manifest.path.parent, problem, withdrawn=manifest.run in withdrawals)
         withdrawn += manifest.run in withdrawals
-        files += 2 if manifest.run in withdrawals else 1 + len(manifest.content.get("files", []))
+        own = 1 + has_sums(manifest.content) + (manifest.content.get("signed_by") is not None)
+        files += 2 if manifest.run in withdrawals else own + len(manifest.content.get("files", []))
     return files, withdrawn
 
 
@@ -242,7 +244,7 @@ def _changed_or_withdrawn(manifest: _Manifest, withdrawals: Mapping[str, Notice]
         return withdrawal_problem(folder, manifest.content, notice)
     if is_there(folder / WITHDRAWN):
         return f"{WITHDRAWN} says that it was withdrawn, but the ledger has no record of that"
-    return damage(folder, manifest.content)
+    return damage(folder, manifest.content, digest=manifest.sha256)
 
 
 def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) -> None:

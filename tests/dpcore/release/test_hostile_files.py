@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from io import BufferedReader
 from os import stat_result
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import OutputError
+from dpcore.errors import LedgerDamaged, OutputError
 from dpcore.ledger import RunState, open_ledger
 from dpcore.release import dataset_folder, integrity, ownership, publishing
 from dpcore.release.dataset_folder import pointer
@@ -249,7 +250,8 @@ def test_without_the_limit_a_file_of_any_size_is_read(folder: Path, monkeypatch:
 
     for module in (dataset_folder, ownership, integrity):
         monkeypatch.setattr(module, "read_regular", noted)
-    verify.verify_ledger()
+    with suppress(LedgerDamaged) if file == "manifest.json" else nullcontext():  # it is no longer what SHA256SUMS says
+        verify.verify_ledger()
     assert set(reads) == {path}
 
 

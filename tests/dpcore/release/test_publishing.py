@@ -14,7 +14,7 @@ import pytest
 from dpcore import synthesize
 from dpcore.errors import LedgerDamaged, OutputError
 from dpcore.ledger import EventKind, Run, RunState, open_ledger
-from dpcore.release import Published, publishing, release_id
+from dpcore.release import Published, integrity, publishing, release_id
 from dpcore.release.draft_folder import DraftFolder
 from dpcore.runs import steps
 from dpcore.runs.synthesis import Synthesis
@@ -60,12 +60,15 @@ def edit(release: Path, change: Callable[[dict[str, object]], object]) -> None:
 
 
 def forge(release: Path) -> None:
-    """Replace the rows by five of them, and let the manifest list them."""
+    """Replace the rows by five of them, and let the manifest and `SHA256SUMS` list them."""
     part = release / PART
     table = pq.read_table(part)
     pq.write_table(table.slice(0, 5).replace_schema_metadata(table.schema.metadata), part)
     new = {"rows": 5, "bytes": part.stat().st_size, "sha256": sha256(part.read_bytes()).hexdigest()}
     edit(release, lambda told: (told.update(rows=5), told["files"][0].update(new)))  # type: ignore[index]
+    written = (release / MANIFEST).read_bytes()
+    sums = integrity.sums_of(integrity.listed_files(json.loads(written)), digest=sha256(written).hexdigest())
+    (release / "SHA256SUMS").write_bytes(sums)
 
 
 def replaced(release: Path, make: Callable[[Path], object]) -> None:

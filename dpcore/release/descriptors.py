@@ -1,0 +1,179 @@
+"""Describe a release for programs that know nothing of dpflow: `datapackage.json` (Frictionless) and `croissant.json` (MLCommons).
+
+Both say the same in other words: the files with their hashes, and the columns with their types, values and limits. Everything here follows from
+the universe, which is public, and from the files. What the spec does not say, such as a licence, is left out.
+"""
+
+import datetime as dt
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.release.draft import Draft
+from dpcore.universe import Attribute
+from dpcore.universe.spread import category_values, null_codes
+from dpcore.universe.spreading import spread_of
+
+DATAPACKAGE, CROISSANT = "datapackage.json", "croissant.json"
+ROWS = "data/part-00000.parquet"
+MOST_CATEGORIES = 1000
+"""A column with more values has no list of them here. The manifest has it."""
+
+_PARQUET = "application/vnd.apache.parquet"
+_TYPES = {"integer": "sc:Integer", "number": "sc:Float", "boolean": "sc:Boolean", "date": "sc:Date"}
+_TYPES |= {"datetime": "sc:DateTime", "string": "sc:Text"}
+_TERMS = """
+citeAs column equivalentProperty extract field fileProperty fileObject fileSet format includes isLiveDataset jsonPath key md5 parentField
+path recordSet references regex repeated replace samplingRate separator source subField transform
+"""
+_CONTEXT: Mapping[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{term: f"cr:{term}" for term in _TERMS.split()},
+}
+"""What the names in a Croissant file mean. The format requires it in every file."""
+
+
+def descriptors(draft: Draft, *, created: str, files: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the content of each descriptor.
+
+    Args:
+        draft: The content of the release.
+        created: When it was written, as in its manifest.
+        files: The files that it has so far, as its manifest lists them.
+    """
+    for name, content in (
+        (DATAPACKAGE, _datapackage(draft, created, files)),
+        (CROISSANT, _croissant(draft, created, files)),
+    ):
+        yield name, json.dumps(content, indent=2) + "\n"
+
+
+def _about(draft: Draft) -> str:
+    return f"Synthetic rows of the dataset {draft.declaration.spec.dataset}. {draft.statement.sentence}"
+
+
+def _ids(draft: Draft) -> list[str]:
+    """Return the column of synthetic ids, if the release keeps the rows of a person together."""
+    return [] if draft.rows.persons is None else [draft.rows.persons.column]
+
+
+def _datapackage(draft: Draft, created: str, files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    attributes = draft.declaration.universe.attributes
+    fields: list[dict[str, Any]] = [
+        {"name": name, "type": "integer", "constraints": {"required": True}} for name in _ids(draft)
+    ]
+    fields += [_field(name, attribute) for name, attribute in attributes.items()]
+    return {
+        "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
+        "name": draft.declaration.spec.dataset.lower(),
+        "id": draft.name,
+        "description": _about(draft),
+        "created": created,
+        "resources": [_resource(each, fields if each["path"] == ROWS else None) for each in files],
+    }
+
+
+def _resource(file: Mapping[str, Any], fields: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
+    path = str(file["path"])
+    resource = {
+        "name": "rows" if fields is not None else path.partition(".")[0],
+        "path": path,
+        "format": path.rpartition(".")[2],
+        "mediatype": _mediatype(path),
+        "bytes": file["bytes"],
+        "hash": f"sha256:{file['sha256']}",
+    }
+    if fields is not None:  # nulls of Parquet are nulls: no text counts as one
+        resource |= {"type": "table", "schema": {"fields": list(fields), "missingValues": []}}
+    return resource
+
+
+def _mediatype(path: str) -> str:
+    return _PARQUET if path.endswith(".parquet") else "text/html"
+
+
+def _field(name: str, attribute: Attribute) -> dict[str, Any]:
+    """Return a column in the terms of a Table Schema."""
+    kind = _kind(attribute)
+    field: dict[str, Any] = {"name": name, "type": kind}
+    limits: dict[str, Any] = {} if null_codes(attribute) else {"required": True}
+    values = category_values(attribute)
+    if values is None:
+        edges = spread_of(attribute).edges
+        limits["minimum"] = _plain(edges[0], kind)
+        included = kind == "number" or edges[-1] == dt.date.max  # the calendar has no day after that
+        limits["maximum" if included else "exclusiveMaximum"] = _plain(edges[-1], kind)
+    elif kind != "boolean" and len(values) <= MOST_CATEGORIES:
+        listed = [value for value in values if value is not None]
+        if kind == "number":  # a Table Schema has no categories of numbers
+            limits["enum"] = listed
+        else:
+            field["categories"] = listed
+    return field | ({"constraints": limits} if limits else {})
+
+
+def _kind(attribute: Attribute) -> str:
+    arrow = attribute.arrow_type
+    known = {pa.int64(): "integer", pa.float64(): "number", pa.bool_(): "boolean", pa.date32(): "date"}
+    return known.get(arrow, "datetime" if pa.types.is_timestamp(arrow) else "string")
+
+
+def _plain(value: Any, kind: str) -> Any:
+    """Return the limit of a column as JSON has it."""
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    return int(value) if kind == "integer" else float(value)
+
+
+def _croissant(draft: Draft, created: str, files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    attributes = draft.declaration.universe.attributes
+    kinds = dict.fromkeys(_ids(draft), "integer") | {name: _kind(each) for name, each in attributes.items()}
+    return {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": draft.declaration.spec.dataset,
+        "description": _about(draft),
+        "datePublished": created[:10],
+        "isLiveDataset": False,
+        "distribution": [
+            {
+                "@type": "cr:FileObject",
+                "@id": each["path"],
+                "name": each["path"],
+                "contentUrl": each["path"],
+                "contentSize": f"{each['bytes']} B",
+                "encodingFormat": "application/x-parquet" if str(each["path"]).endswith(".parquet") else "text/html",
+                "sha256": each["sha256"],
+            }
+            for each in files
+        ],
+        "recordSet": [
+            {
+                "@type": "cr:RecordSet",
+                "@id": "rows",
+                "name": "rows",
+                "field": [
+                    {
+                        "@type": "cr:Field",
+                        "@id": f"rows/{name}",
+                        "name": name,
+                        "dataType": _TYPES[kind],
+                        "source": {"fileObject": {"@id": ROWS}, "extract": {"column": name}},
+                    }
+                    for name, kind in kinds.items()
+                ],
+            }
+        ],
+    }

@@ -1,0 +1,132 @@
+"""What a release says of itself is what its contracts say: the manifest follows its model and schema, and descriptors those of others."""
+
+import itertools
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import mlcroissant
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from docs.programs import manifest_schema
+from dpcore import synthesize
+from dpcore.release.manifest import Manifest
+from tests.conftest import Workspace, visits
+
+FACTS = Path(__file__).parents[2] / "facts"
+MORE = """\
+  day: {type: date, min: 2025-01-01, max: 2025-12-31, every: month, missing: true}
+  at: {type: datetime, min: 2025-01-01T00:00:00, max: 2025-01-02T00:00:00, every: hour}
+  cost: {type: number, edges: [0, 10, 100]}
+  grade: {type: categorical, values: [0.5, 1.5], outside: drop, missing: true}
+workload"""
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("contract")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE"):
+            patch.delenv(name, raising=False)
+        table, rng = visits(500, seed=1), np.random.default_rng(3)
+        table["day"] = pd.Timestamp("2025-01-01") + pd.to_timedelta(rng.integers(0, 365, len(table)), unit="D")
+        table["at"] = pd.Timestamp("2025-01-01") + pd.to_timedelta(rng.integers(0, 86400, len(table)), unit="s")
+        table["grade"] = rng.choice([0.5, 1.5], len(table))
+        table["cost"] = rng.uniform(0, 100, len(table))
+        table.to_parquet("visits.parquet")
+        space = Workspace(folder, folder / "spec.yaml")
+        space.write_spec(("visits.csv", "visits.parquet"), ("workload", MORE), ("rounds: 4", "rounds: 1"))
+        space.open_account()
+        return Path(synthesize(space.spec).release).resolve()
+
+
+def read(release: Path, name: str) -> Any:
+    return json.loads((release / name).read_text(encoding="utf-8"))
+
+
+def test_the_model_of_the_manifest_knows_every_key_and_changes_none(release: Path) -> None:
+    written = (release / "manifest.json").read_text(encoding="utf-8")
+    known = Manifest.model_validate_json(written).model_dump(mode="json", exclude_unset=True)
+    assert known == json.loads(written), "add what is new to dpcore/release/manifest.py"
+
+
+def test_the_schema_of_manifests_is_up_to_date_and_a_manifest_follows_it(release: Path) -> None:
+    kept = manifest_schema.PATH.read_text(encoding="utf-8")
+    assert kept == manifest_schema.text(), "run: python -m docs.programs.manifest_schema"
+    validator = jsonschema.Draft202012Validator(json.loads(kept))
+    validator.check_schema(validator.schema)
+    told = read(release, "manifest.json")
+    assert [error.message for error in validator.iter_errors(told)] == []
+    del told["privacy"]["epsilon"]
+    told["files"][0]["sha256"] = "ab"
+    assert {error.json_path for error in validator.iter_errors(told)} == {"$.privacy", "$.files[0].sha256"}
+
+
+def test_the_data_package_follows_the_official_schema_and_lists_every_file_with_its_hash(release: Path) -> None:
+    validator = jsonschema.Draft7Validator(
+        json.loads((FACTS / "datapackage-2.0.schema.json").read_text(encoding="utf-8"))
+    )
+    told = read(release, "datapackage.json")
+    assert [error.message for error in validator.iter_errors(told)] == []
+    listed = {each["path"]: each for each in told["resources"]}
+    for path, each in listed.items():
+        content = (release / path).read_bytes()
+        assert (each["bytes"], each["hash"]) == (len(content), f"sha256:{sha256(content).hexdigest()}")
+    every = {each["path"] for each in read(release, "manifest.json")["files"]}
+    assert set(listed) == every - {"datapackage.json", "croissant.json"}
+    told["resources"][0]["schema"]["fields"][1]["type"] = "whole"
+    assert list(validator.iter_errors(told))
+
+
+def test_the_released_rows_keep_what_the_data_package_says_of_their_columns(release: Path) -> None:
+    fields = {each["name"]: each for each in read(release, "datapackage.json")["resources"][0]["schema"]["fields"]}
+    table = pq.read_table(release / "data")
+    assert list(fields) == table.column_names
+    kinds = [each["type"] for each in fields.values()]
+    assert kinds == ["string", "integer", "boolean", "string", "date", "datetime", "number", "number"]
+    assert fields["city"]["categories"] == ["north", "south", "west", "other"]
+    assert fields["grade"]["constraints"] == {"enum": [0.5, 1.5]}
+    for name, field in fields.items():
+        limits, column = field.get("constraints", {}), table[name]
+        values = [each.isoformat() if hasattr(each, "isoformat") else each for each in column.drop_null().to_pylist()]
+        assert not limits.get("required") or column.null_count == 0
+        assert set(values) <= set(field.get("categories", limits.get("enum", values)))
+        assert all(value >= limits["minimum"] for value in values if "minimum" in limits)
+        assert all(value <= limits["maximum"] for value in values if "maximum" in limits)
+        assert all(value < limits["exclusiveMaximum"] for value in values if "exclusiveMaximum" in limits)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the libraries of the reader
+def test_the_official_reader_of_croissant_finds_no_error_and_reads_the_rows(
+    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # for what it may keep
+    found = mlcroissant.Dataset(jsonld=str(release / "croissant.json"))
+    issues = found.metadata.ctx.issues
+    assert set(issues.errors) == set()
+    missing = {warning.partition('Property "')[2].partition('"')[0].rpartition("/")[2] for warning in issues.warnings}
+    assert missing == {"citeAs", "license", "version"}  # of what is recommended, dpflow does not know these
+    assert "not standard" not in caplog.text
+    rows = pq.read_table(release / "data").to_pylist()
+    read_rows = list(itertools.islice(found.records(record_set="rows"), 5))
+    assert [each["rows/age"] for each in read_rows] == [row["age"] for row in rows[:5]]
+    assert list(read_rows[0]) == [f"rows/{name}" for name in rows[0]]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the libraries of the reader
+def test_a_croissant_that_names_a_missing_file_is_refused_by_the_official_reader(release: Path) -> None:
+    told = read(release, "croissant.json")
+    told["recordSet"][0]["field"][0]["source"]["fileObject"]["@id"] = "rows.parquet"
+    with pytest.raises(mlcroissant.ValidationError):
+        mlcroissant.Dataset(jsonld=told)
+
+
+def test_the_croissant_has_the_hash_of_every_file(release: Path) -> None:
+    for each in read(release, "croissant.json")["distribution"]:
+        assert each["sha256"] == sha256((release / each["contentUrl"]).read_bytes()).hexdigest()
