@@ -38,8 +38,8 @@ from dpcore.release.integrity import (
 from dpcore.release.manifest import FORMAT, SignedBy
 from dpcore.release.measured import MEASUREMENTS, measurement_schema, measurement_tables
 from dpcore.release.persons import PersonRows
-from dpcore.release.started import START, start_options, start_table
 from dpcore.release.signing import SIGNATURE, signing_key
+from dpcore.release.started import START, start_options, start_table
 from dpcore.release.sums import SUMS
 from dpcore.release.versions import version_of
 from dpcore.reporting.portrait import Portrait
