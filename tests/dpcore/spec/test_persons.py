@@ -67,5 +67,5 @@ def test_a_mistake_is_reported_at_its_place(tmp_path: Path, change: tuple[str, s
 
 def test_shares_that_leave_too_little_for_the_release_are_refused(tmp_path: Path) -> None:
     found = "age: {type: integer, min: 0, max: 99, discover: {bins: 5, share: 0.85}}"
-    with pytest.raises(SpecError, match="together take 0.95 of the budget; write a smaller `share`"):
+    with pytest.raises(SpecError, match=r"together take 0\.95 of the budget; write a smaller `share`"):
         load_spec(written(tmp_path, ("age: {type: integer, min: 0, max: 99, width: 10}", found)))
