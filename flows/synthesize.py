@@ -22,6 +22,7 @@ from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Changes, Declaration, changed
 from dpcore.steward.registry import SPEC_SUFFIXES, declared
 from flows.form import Delta, Epsilon, Note, ReleaseName, Rows, StrategyName, WorkloadSize
+from flows.pages.announcements import announce_release
 from flows.pages.artifacts import Watch, publish_report
 from flows.tasks.approval import await_approval
 from flows.tasks.cluster import prefect_cluster
@@ -116,8 +117,10 @@ def settle(run_id: str, after: Done) -> Outcome:
 
 @private_task(name="report")
 def report(run_id: str, outcome: Outcome, note: str) -> Outcome:
-    """Write the pages of the run."""
-    publish_report(opened(run_id).report(), note=note)
+    """Write the pages of the run, and announce its release to automations."""
+    found = opened(run_id).report()
+    publish_report(found, note=note)
+    announce_release(found)
     return outcome
 
 

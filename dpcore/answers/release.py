@@ -13,11 +13,13 @@ from dpcore.errors import UsageError
 from dpcore.measurements import BOUGHT, EXPECTED_TOTAL, Measurement
 from dpcore.models import DenseModel, FactoredModel, Functions, Model
 from dpcore.models.fitting import How, SignedSteps, Transcript, fit_dense, fit_factored
+from dpcore.models.start import UNIFORM, Start
 from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, one_line, open_regular, read_regular
 from dpcore.release.measured import MEASUREMENTS, read_measurements
 from dpcore.release.publishing import UNCERTAINTY
+from dpcore.release.started import START, read_start
 from dpcore.release.withdrawal import require_not_withdrawn
 from dpcore.resolutions import Resolutions
 from dpcore.spec.described import restore_universe
@@ -35,6 +37,7 @@ class Release:
         resolutions: The columns and their coarser versions, which the axes of measurements refer to.
         measurements: All noisy measurements, in the order of their charges.
         known: What it knows about its errors, for a release that is not yet in its folder.
+        begun: Where its weights have started, for a release that is not yet in its folder.
         manifest_sha256: The SHA-256 of the very bytes that `manifest` was read from; empty for a release that is not yet in its folder.
     """
 
@@ -45,6 +48,7 @@ class Release:
     measurements: tuple[Measurement, ...]
     known: Uncertainty | None = None
     manifest_sha256: str = ""
+    begun: Start | None = None
 
     @property
     def name(self) -> str:
@@ -79,6 +83,16 @@ class Release:
         return read_uncertainty(self.folder / UNCERTAINTY, self.measurements)
 
     @cached_property
+    def start(self) -> Start:
+        """Where the weights of the model have started: uniform, unless the release has a prior that was used."""
+        if self.begun is not None:
+            return self.begun
+        if all(each["path"] != START for each in self.manifest["files"]):
+            return UNIFORM
+        _require_unchanged(self.folder, self.manifest, START)
+        return read_start(self.folder / START)
+
+    @cached_property
     def model(self) -> Model:
         """The last model of the run: restored, or fitted again, which takes seconds. It is then kept."""
         known = self.uncertainty
@@ -102,22 +116,23 @@ class Release:
         match self.manifest["strategy"]:
             case "mwem":
                 dense = model if isinstance(model, DenseModel) else None
-                return fit_dense(shape, transcript, orders=orders, how=how, model=dense)
+                return fit_dense(shape, transcript, orders=orders, how=how, model=dense, start=self.start)
             case "pmw":
                 told = self.manifest["spec"]["strategy"]
                 return SignedSteps.of(shape, rounds=told["rounds"], alpha=told["alpha"]).fitted(shape, transcript)
             case "adaptive":
                 factored = model if isinstance(model, FactoredModel) else None
-                return fit_factored(self.resolutions.nested, transcript, orders=orders, how=how, model=factored)
+                nested = self.resolutions.nested
+                return fit_factored(nested, transcript, orders=orders, how=how, model=factored, start=self.start)
         raise UsageError(f"the release was made by another version of dpflow; answer with the one in its {MANIFEST}")
 
     def assigned(self, fit: Fit) -> Model:
         """Return the release's kind of model with these functions."""
         if self.manifest["strategy"] != "adaptive":
-            dense = DenseModel(self.universe.shape, total=fit.total)
+            dense = DenseModel(self.universe.shape, total=fit.total, start=self.start.functions)
             dense.assign(fit.functions)
             return dense
-        model = FactoredModel(self.resolutions.nested, total=fit.total)
+        model = FactoredModel(self.resolutions.nested, total=fit.total, start=self.start.functions)
         for axes in fit.functions:
             model.make_room([axes])  # one after the other, as in the rounds: their order decides the tree
         model.assign(fit.functions)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -30,8 +31,10 @@ class DenseModel:
     [2.0, 4.0]
     """
 
-    def __init__(self, shape: tuple[int, ...], *, total: float) -> None:
-        """Start from the uniform distribution.
+    def __init__(
+        self, shape: tuple[int, ...], *, total: float, start: Mapping[Axes, Weights] = MappingProxyType({})
+    ) -> None:
+        """Start from the uniform distribution, or from the one that is proportional to exp of the sum of `start`.
 
         Raises:
             UsageError: The universe has too many cells, an axis is empty, or the total is not a positive number.
@@ -47,7 +50,10 @@ class DenseModel:
         self._weights: Weights = np.full(shape, 1.0 / cells)
         self._mass = 1.0  # the sum of the weights
         self._known: tuple[Axes, Weights] | None = None  # the last marginal, until the weights change
+        self._start = _shared_spread(start, shape) if start else None  # a logarithm
         self.rescale(total)
+        if start:
+            self.assign({})
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -104,10 +110,12 @@ class DenseModel:
         self._known = None
 
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
-        """Make the distribution proportional to exp of a sum of functions, each of some columns. Without functions it is uniform."""
+        """Make the distribution proportional to the start times exp of a sum of functions, each of some columns."""
         for axes in functions:
             self._check(axes)
         logarithm = _shared_spread(functions, self._weights.shape)
+        if self._start is not None:
+            logarithm += self._start
         logarithm -= logarithm.max()
         np.exp(logarithm, out=self._weights)
         self._mass = float(self._weights.sum())

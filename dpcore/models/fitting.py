@@ -16,6 +16,7 @@ from dpcore.models.evidence import Evidence
 from dpcore.models.factored import FactoredModel
 from dpcore.models.model import Weights
 from dpcore.models.refine import Functions, refine
+from dpcore.models.start import UNIFORM, Start
 from dpcore.models.trends import Orders, keep_trends
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
@@ -85,12 +86,21 @@ def first_dense(model: DenseModel, evidence: Evidence) -> Functions:
     return refine(model, evidence, {}, tries=FIRST_TRIES, per_cell=DENSE_PER_CELL)
 
 
-def last_dense(
-    model: DenseModel, evidence: Evidence, base: Functions, *, orders: Orders, how: How | None = None
+def last_dense(  # noqa: PLR0913  all that a fit depends on
+    model: DenseModel,
+    evidence: Evidence,
+    base: Functions,
+    *,
+    orders: Orders,
+    how: How | None = None,
+    start: Start = UNIFORM,
 ) -> Functions:
-    """Build the last model from the first one, so that early measurements have no more influence than late ones."""
+    """Build the last model from the first one, so that early measurements have no more influence than late ones.
+
+    `start` is where the model started: it tells how many parameters the measurements deserve.
+    """
     how = how or How()
-    per_cell = DENSE_PER_CELL if how.per_cell is None else how.per_cell
+    per_cell = start.news * (DENSE_PER_CELL if how.per_cell is None else how.per_cell)
     functions = refine(model, evidence, base, tries=how.at_most(last_tries(math.prod(model.shape))), per_cell=per_cell)
     return keep_trends(model, evidence, functions, resolutions=Resolutions(model.shape), orders=orders)
 
@@ -100,23 +110,30 @@ def first_factored(model: FactoredModel, evidence: Evidence) -> Functions:
     return refine(model, evidence, {}, tries=FIRST_TRIES, per_cell=FACTORED_PER_CELL)
 
 
-def last_factored(
-    model: FactoredModel, evidence: Evidence, base: Functions, *, orders: Orders, how: How | None = None
+def last_factored(  # noqa: PLR0913  likewise
+    model: FactoredModel,
+    evidence: Evidence,
+    base: Functions,
+    *,
+    orders: Orders,
+    how: How | None = None,
+    start: Start = UNIFORM,
 ) -> Functions:
     """Build the last model from the first one, likewise."""
     how = how or How()
-    per_cell = FACTORED_PER_CELL if how.per_cell is None else how.per_cell
+    per_cell = start.news * (FACTORED_PER_CELL if how.per_cell is None else how.per_cell)
     functions = refine(model, evidence, base, tries=how.at_most(LAST_TRIES), per_cell=per_cell)
     return keep_trends(model, evidence, functions, resolutions=model.resolutions, orders=orders)
 
 
-def fit_dense(
+def fit_dense(  # noqa: PLR0913  likewise
     shape: Sequence[int],
     transcript: Transcript,
     *,
     orders: Orders,
     how: How | None = None,
     model: DenseModel | None = None,
+    start: Start = UNIFORM,
 ) -> tuple[DenseModel, Functions]:
     """Return the dense model of a transcript, and its functions.
 
@@ -125,33 +142,43 @@ def fit_dense(
         transcript: The measurements.
         orders: The ordered columns.
         how: How it is fitted.
-        model: A model of this shape that is used again, to save its memory. What it was before does not matter.
+        model: A model of this shape and start that is used again, to save its memory. What it was before does not matter.
+        start: Where the model starts.
     """
     how, evidence = how or How(), _evidence(transcript.first)
-    model = model or DenseModel(tuple(shape), total=evidence.total)
+    model = model or DenseModel(tuple(shape), total=evidence.total, start=start.functions)
     if (base := how.start) is None:
         model.rescale(evidence.total)
         base = first_dense(model, evidence)
     for each in transcript.later:
         evidence.add(each)
     model.rescale(evidence.total)
-    return model, last_dense(model, evidence, base, orders=orders, how=how)
+    return model, last_dense(model, evidence, base, orders=orders, how=how, start=start)
 
 
-def fit_factored(
+def plain_dense(shape: tuple[int, ...], transcript: Transcript) -> tuple[DenseModel, Functions]:
+    """Return the first model that starts from the uniform distribution, scaled to the rows by all measurements, and its functions."""
+    model = DenseModel(shape, total=(evidence := _evidence(transcript.first)).total)
+    base = first_dense(model, evidence)
+    model.rescale(_evidence((*transcript.first, *transcript.later)).total)
+    return model, base
+
+
+def fit_factored(  # noqa: PLR0913  likewise
     resolutions: Resolutions,
     transcript: Transcript,
     *,
     orders: Orders,
     how: How | None = None,
     model: FactoredModel | None = None,
+    start: Start = UNIFORM,
 ) -> tuple[FactoredModel, Functions]:
     """Return the factored model of a transcript, and its functions. The arguments are those of `fit_dense`.
 
     A `model` that is used again must have been fitted to the same marginals. Its junction tree then need not be built again.
     """
     how, evidence = how or How(), _evidence(transcript.first)
-    first = FactoredModel(resolutions, total=evidence.total)
+    first = FactoredModel(resolutions, total=evidence.total, start=start.functions)
     base = first_factored(first, evidence) if how.start is None else how.start
     if model is None:
         model = first
@@ -159,7 +186,17 @@ def fit_factored(
         evidence.add(each)
         model.make_room([each.axes])  # one after the other, as in the rounds: their order decides the tree
     model.rescale(evidence.total)
-    return model, last_factored(model, evidence, base, orders=orders, how=how)
+    return model, last_factored(model, evidence, base, orders=orders, how=how, start=start)
+
+
+def plain_factored(resolutions: Resolutions, transcript: Transcript) -> tuple[FactoredModel, Functions]:
+    """Return the same for a factored model, with room for all measurements."""
+    model = FactoredModel(resolutions, total=(evidence := _evidence(transcript.first)).total)
+    base = first_factored(model, evidence)
+    for each in transcript.later:
+        model.make_room([each.axes])
+    model.rescale(_evidence((*transcript.first, *transcript.later)).total)
+    return model, base
 
 
 def _evidence(measurements: Iterable[Measurement]) -> Evidence:

@@ -43,7 +43,10 @@ class Model(Protocol):
         ...
 
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
-        """Make the distribution proportional to exp of a sum of functions, each of some columns. Without functions it is uniform."""
+        """Make the distribution proportional to the model's start times exp of a sum of functions, each of some columns.
+
+        The start is uniform, unless the model was made with another one.
+        """
         ...
 
     def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:

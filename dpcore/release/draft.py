@@ -11,6 +11,7 @@ import pyarrow as pa
 from dpcore.descent import Finding
 from dpcore.measurements import Measurement
 from dpcore.models.persons import NoisyPersons, PersonSizes
+from dpcore.models.start import UNIFORM, Start
 from dpcore.release.statement import Statement
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.portrait import Portrait
@@ -75,7 +76,8 @@ class Draft:
 
     `uncertainty` returns the table of `uncertainty.parquet` for a size of at most so many bytes, and how to write it. It takes longer than
     the rest; None to publish without it. `judge` returns the release's judgement by that table. `before` is the name of the dataset's release
-    before it, by the reservations of their runs.
+    before it, by the reservations of their runs. `prior` says what its weights have started from, if the spec has a prior, and `start` is
+    that distribution.
     """
 
     declaration: Declaration
@@ -91,3 +93,5 @@ class Draft:
     uncertainty: Callable[[int], tuple[pa.Table, dict[str, Any]]] | None = None
     judge: Callable[[pa.Table], Judgement] | None = None
     before: str | None = None
+    prior: Mapping[str, Any] | None = None
+    start: Start = UNIFORM

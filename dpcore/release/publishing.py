@@ -34,6 +34,7 @@ from dpcore.release.integrity import (
 )
 from dpcore.release.measured import MEASUREMENTS, measurement_schema, measurement_tables
 from dpcore.release.persons import PersonRows
+from dpcore.release.started import START, start_options, start_table
 from dpcore.release.versions import version_of
 from dpcore.reporting.portrait import Portrait
 from dpcore.spec.described import describe_universe
@@ -240,9 +241,14 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
     ]
     if grouped is not None:
         draft = replace(draft, warnings=tuple(dict.fromkeys((*draft.warnings, *grouped.warnings()))))
+    measured_bytes = files[1]["bytes"]
+    if draft.start.functions:
+        table = start_table(draft.start)
+        schema = table.schema.with_metadata({**table.schema.metadata, **footer})
+        files.append(_write_parquet(folder, START, iter([table]), schema, **start_options(table)))
     judgement = None
     if draft.uncertainty is not None:
-        table, options = draft.uncertainty(int(UNCERTAINTY_BYTES * files[1]["bytes"]))
+        table, options = draft.uncertainty(int(UNCERTAINTY_BYTES * measured_bytes))
         schema = table.schema.with_metadata({**table.schema.metadata, **footer})
         files.append(_write_parquet(folder, UNCERTAINTY, iter([table]), schema, **options))
         if draft.judge is not None:
@@ -265,6 +271,7 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
         "universe": describe_universe(draft.declaration),
         **({} if grouped is None else {"persons": grouped.to_json()}),
         "strategy": draft.declaration.strategy.name,
+        **({} if draft.prior is None else {"prior": dict(draft.prior)}),
         "rounds": [asdict(each) for each in draft.rounds],
         **({} if portrait is None else {"errors": _listed_errors(portrait)}),
         "files": files,

@@ -182,6 +182,10 @@ def _require_declared(declaration: Declaration) -> None:
     """Raise unless the universe, the limit on rows per unit and the rows are fixed before the session begins."""
     if declaration.calendar is not None:
         raise UsageError("an online session reads a whole table; use a spec and an account without `blocks`")
+    if declaration.spec.prior is not None:
+        raise UsageError(
+            "the theorem of an online session needs equal weights at the start; remove `prior` from the spec"
+        )
     if declaration.lacks_limit:
         raise UsageError(
             "an online session needs a fixed limit on rows per unit; write a number as `max_rows_per_unit`"

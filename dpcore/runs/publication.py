@@ -35,6 +35,7 @@ from dpcore.reporting.outcome import Outcome, Report, Round
 from dpcore.reporting.promises import release_promise
 from dpcore.runs.empty_columns import empty_column_warnings
 from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
+from dpcore.runs.prior import PriorTable
 from dpcore.runs.rounds import Plan
 from dpcore.workload import Workload
 
@@ -50,6 +51,14 @@ class Material:
     total: Sequence[Measurement]
     findings: tuple[Finding, ...]
     chosen_limit: ChosenLimit | None = None
+    prior: PriorTable | None = None
+
+    def described_prior(self) -> dict[str, Any] | None:
+        """Return what the manifest says about the prior; None if the spec has none."""
+        strategy = self.plan.strategy
+        if self.prior is None or strategy.prior is None or strategy.gate is None:
+            return None
+        return self.prior.described(strategy.prior, strategy.gate)
 
     def warnings(self) -> Iterator[str]:
         """Yield warnings for readers of the release, from noisy values and the spec alone."""
@@ -130,6 +139,8 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         warnings=tuple(material.warnings()),
         uncertainty=_uncertainty(made, renew_lease),
         judge=_judge(made, declaration.workload),
+        prior=material.described_prior(),
+        start=strategy.start,
     )
 
 
@@ -141,7 +152,8 @@ def _unwritten(material: Material) -> Release:
         "spec": declaration.spec.model_dump(mode="json", include={"privacy", "strategy"}),
         "discovered": [asdict(each) for each in material.findings],
     }
-    return Release(Path(), public, declaration.universe, strategy.resolutions, tuple(strategy.measurements))
+    measured = tuple(strategy.measurements)
+    return Release(Path(), public, declaration.universe, strategy.resolutions, measured, begun=strategy.start)
 
 
 def _uncertainty(made: Release, renew_lease: Callable[[], None]) -> Callable[[int], tuple[pa.Table, dict[str, Any]]]:

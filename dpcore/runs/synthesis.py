@@ -39,6 +39,7 @@ from dpcore.runs.paying import amount_to_reserve, claim_of, paying_account, tota
 from dpcore.runs.person_sizes import STEPS as SIZES_STEPS
 from dpcore.runs.person_sizes import learn_sizes
 from dpcore.runs.planning.plan import warning_before
+from dpcore.runs.prior import Prior, PriorTable
 from dpcore.runs.publication import Material, Payer, Publication, draft_of
 from dpcore.runs.reading import Reading, Table
 from dpcore.runs.reservation import day_to_read, reserve_run
@@ -81,6 +82,8 @@ class Synthesis:
         )
         engine = engine_for(declaration.spec.engine, source=source, connect=connect)
         check_writable(self.declaration.output_folder)
+        self._prior = Prior.of(declaration)
+        self._prior_table: PriorTable | None = None
         places = places_of_spec(declaration.path)
         with ExitStack() as opened:
             self.ledger: Ledger = opened.enter_context(open_ledger(places=places))
@@ -116,13 +119,22 @@ class Synthesis:
         A restarted run finds its reservation. If another worker may hold the run, this raises and leaves the run to that worker.
         """
         amount, spec = self.requested(), self.declaration.spec
+        claim = claim_of(self.declaration)
+        if self._prior is not None:
+            for earlier in self.ledger.runs(self.account.name):
+                if earlier.id == self.run_id:
+                    self._prior.require_same(earlier)
+            self._prior_table = self._prior.read(
+                self.declaration
+            )  # whatever is wrong with it shows before anything is spent
+            claim = self._prior.bound(claim)
         run = reserve_run(
             self.ledger,
             self.declaration,
             run_id=self.run_id,
             account=self.account,
             amount=amount,
-            claim=claim_of(self.declaration),
+            claim=claim,
             as_of=self.as_of,
         )
         if self.settled and run.release is None:
@@ -309,6 +321,8 @@ class Synthesis:
 
     def begin(self) -> None:
         """Buy the measurements for the first model."""
+        if self._prior_table is not None:
+            self.strategy.prior = self._prior_table.coded(self._stages.plan.declaration.universe)
         self._rounds = Rounds(self._stages.plan, curator=self.curator, reserved=self.ledger.run(self.run_id).reserved)
         self._rounds.begin()
 
@@ -374,6 +388,7 @@ class Synthesis:
             total=self._total,
             findings=stages.findings,
             chosen_limit=stages.chosen_limit,
+            prior=self._prior_table,
         )
         draft = draft_of(
             material,

@@ -103,6 +103,7 @@ class Knowledge:
             resolutions=resolutions,
             measurements=(*self.first.measurements, *measured),
             known=self._uncertainty,
+            begun=self.first.start,
             first=self.first,
         )
 

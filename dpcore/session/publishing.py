@@ -133,6 +133,8 @@ def _draft(
         findings=tuple(map(_finding, told["discovered"])),
         warnings=tuple(told["warnings"]),
         uncertainty=table,
+        prior=told.get("prior"),
+        start=release.start,
         judge=lambda written: judge(
             replace(release, known=restored(written, release.measurements)), declaration.workload
         ),

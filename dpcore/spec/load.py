@@ -23,6 +23,7 @@ from dpcore.spec.document import Document, read_document
 from dpcore.spec.marks import MARK, is_reported, report_marks
 from dpcore.spec.parts import MOST_SHARE
 from dpcore.spec.persons import check_persons
+from dpcore.spec.prior import check_prior
 from dpcore.spec.release import AUTO, AdaptiveSpec, AttributeSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
 from dpcore.spec.shares import usual_share
@@ -244,6 +245,7 @@ def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
     check_blocks(document, attributes)
     check_persons(document, attributes)
     _check_strategy(document)
+    check_prior(document)
     if spec is not None:
         bought = {name: getattr(part, "discover", None) or part for name, part in spec.universe.items()}
         shares = {name: getattr(each, "share", None) for name, each in bought.items()}

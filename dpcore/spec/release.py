@@ -13,6 +13,7 @@ from dpcore.spec.engine import EngineSpec
 from dpcore.spec.numbers import IntegerSpec, NumberSpec
 from dpcore.spec.parts import Finite, SpecPart
 from dpcore.spec.persons import PersonsSpec
+from dpcore.spec.prior import PriorSpec
 from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec
 
@@ -179,6 +180,9 @@ class ReleaseSpec(SpecPart):
     strategy: Annotated[StrategySpec, Field(discriminator="name")] | None = Field(
         None,
         description="how the model learns; default: mwem for small universes without `ranges`, adaptive for all others",
+    )
+    prior: PriorSpec | None = Field(
+        None, description="a public table that the weights start from; default: equal weights"
     )
     output: OutputSpec = OutputSpec()
     engine: EngineSpec | None = Field(None, description="where the table is read and counted; default: in this process")

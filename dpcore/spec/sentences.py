@@ -98,10 +98,15 @@ def place_of(loc: tuple[str | int, ...]) -> Place:
         return loc[:4] if loc[2:3] in {("values",), ("edges",)} else loc
     if loc[:1] == ("workload",):
         return tuple(part for part in loc if part not in {NUMBER, LIST, PLAIN, WEIGHTED})
+    if loc[:1] == ("prior",):
+        return loc[:1]
     return loc[:3] if loc[:2] == ("privacy", "weight") else loc[:2]
 
 
 _EITHER: Mapping[Place, str] = {
+    ("prior",): (
+        "`prior` must be a public table, such as {path: public.parquet}, which is one file on this machine and no pattern"
+    ),
     ("blocks", "window"): "`window` must be all, new, or last and a number of periods, such as `last 3`",
     ("privacy", "expect_rows"): (
         "`expect_rows` must be the minimum and maximum number of rows expected, such as [20000, 200000], both from 1 to 10^12"
@@ -121,7 +126,7 @@ def sentence(place: Place, detail: ErrorDetails) -> str:  # noqa: PLR0911  a tab
     context = detail.get("ctx", {})
     if kind == "missing" and not isinstance(detail["loc"][-1], int):  # a key, not an item of a list
         return f"`{key}` is missing; write `{_EXAMPLES.get(key, f'{key}: ...')}`"
-    if kind == "extra_forbidden":
+    if kind == "extra_forbidden" and place != ("prior",):
         return _unknown_key(place, detail)
     if wanted := _by_place(place):
         return wanted

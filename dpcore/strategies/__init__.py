@@ -1,5 +1,6 @@
 """Strategies, which improve a public model by noisy answers."""
 
+from dpcore.errors import SpecError
 from dpcore.spec import Declaration
 from dpcore.spec.release import AdaptiveSpec, PmwSpec
 from dpcore.strategies.adaptive import Adaptive, Column, has_levels
@@ -32,6 +33,8 @@ def strategy_for(declaration: Declaration, *, given: Given | None = None) -> Str
         given = Given({declaration.universe.names.index(name): None for name in declaration.fine})
     universe, workload, chosen = declaration.universe, declaration.workload, declaration.strategy
     if isinstance(chosen, PmwSpec):
+        if declaration.spec.prior is not None:
+            raise SpecError("strategy pmw starts from equal weights and cannot use a `prior`; use mwem or adaptive")
         return Pmw(universe.shape, workload, rounds=chosen.rounds, alpha=chosen.alpha)
     pure = declaration.spec.privacy.delta == 0
     if isinstance(chosen, AdaptiveSpec):

@@ -14,7 +14,8 @@ from dpcore.measurements import Measurement, Selection
 from dpcore.models import Evidence, FactoredModel, Functions, refine
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored import BYTES_PER_CELL
-from dpcore.models.fitting import FACTORED_PER_CELL, first_factored, last_factored
+from dpcore.models.fitting import FACTORED_PER_CELL, Transcript, first_factored, last_factored, plain_factored
+from dpcore.models.start import First, Gate, factored_start, reconsidered
 from dpcore.resolutions import Resolutions
 from dpcore.strategies.candidates import Candidates, first_candidates
 from dpcore.strategies.grouping import coarser_versions
@@ -173,9 +174,19 @@ class Adaptive(Strategy):
                 self._first = [share + again for share, again in zip(self._first, more, strict=True)]
         self._coarsen(curator)
         self._measure_levels(curator, left=left)
-        self.model = FactoredModel(self.resolutions, total=self._evidence.total)
+        self._choose_start()
+        self.model = FactoredModel(self.resolutions, total=self._evidence.total, start=self.start.functions)
         self._candidates = Candidates(self.model, self._sets, weights=self._workload.largest_weights())
         self._base = self._now = first_factored(self.model, self._evidence)
+
+    def _choose_start(self) -> None:
+        """Start from the prior, if there is one and the measured columns are nearer to it than to the uniform distribution."""
+        if self.prior is None:
+            return
+        self.gate = Gate.of(self.prior, self._evidence, self.resolutions)
+        if self.gate.taken:
+            room = int(self._most_cells * SMALLEST_START / 2)  # the rest is for the first rounds
+            self.start = factored_start(self.resolutions, self.prior, self._sets, room=room)
 
     def select(self, curator: Curator, number: int) -> Selection:
         """Select the candidate with the largest error."""
@@ -206,7 +217,15 @@ class Adaptive(Strategy):
     def conclude(self) -> None:
         """Build the released model from the first one, so that early measurements have no more influence than late ones."""
         orders = {place: each.size - each.apart for place, each in enumerate(self._columns) if each.ordered}
-        last_factored(self.model, self._evidence, self._base, orders=orders)
+        if self.gate is not None and self.gate.taken:
+            started = First(self.model, self._base)
+            model, base = plain_factored(self.resolutions, Transcript.of(self.measurements))
+            self.start, self.gate = reconsidered(
+                self.start, self.gate, self._evidence, started=started, plain=First(model, base)
+            )
+            if not self.gate.taken:
+                self.model, self._base = model, base
+        last_factored(self.model, self._evidence, self._base, orders=orders, start=self.start)
 
     def _measure_columns(
         self, curator: Curator, shares: Sequence[Fraction], *, left: Fraction, suffix: str

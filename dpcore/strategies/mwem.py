@@ -11,7 +11,8 @@ import numpy as np
 from dpcore.curator.curator import Curator, Offer
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel, Evidence, Functions, refine
-from dpcore.models.fitting import DENSE_PER_CELL, first_dense, last_dense
+from dpcore.models.fitting import DENSE_PER_CELL, Transcript, first_dense, last_dense, plain_dense
+from dpcore.models.start import First, Gate, dense_start, reconsidered
 from dpcore.models.trends import UNORDERED, Orders
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.strategies.worthwhile import Budget, Choice, choose
@@ -135,7 +136,17 @@ class Mwem(Strategy):
             self._again = any(more)
             if self._again:
                 self._measure_columns(curator, more, left=left, suffix="-again")
+        self._begin_weights()
         self._base = self._now = first_dense(self.model, self._evidence)
+
+    def _begin_weights(self) -> None:
+        """Start from the prior, if there is one and the measured columns are nearer to it than to the uniform distribution."""
+        if self.prior is None:
+            return
+        self.gate = Gate.of(self.prior, self._evidence, self.resolutions)
+        if self.gate.taken:
+            self.start = dense_start(self.model.shape, self.prior, self._sets)
+            self.model = DenseModel(self.model.shape, total=self._evidence.total, start=self.start.functions)
 
     def _measure_columns(
         self, curator: Curator, shares: Sequence[Fraction], *, left: Fraction, suffix: str
@@ -214,7 +225,15 @@ class Mwem(Strategy):
 
     def conclude(self) -> None:
         """Build the released model from the first one, so that early measurements have no more influence than late ones."""
-        last_dense(self.model, self._evidence, self._base, orders=self._orders)
+        if self.gate is not None and self.gate.taken:
+            started = First(self.model, self._base)
+            model, base = plain_dense(self.model.shape, Transcript.of(self.measurements))
+            self.start, self.gate = reconsidered(
+                self.start, self.gate, self._evidence, started=started, plain=First(model, base)
+            )
+            if not self.gate.taken:
+                self.model, self._base = model, base
+        last_dense(self.model, self._evidence, self._base, orders=self._orders, start=self.start)
 
     def _learn(self, measurement: Measurement) -> None:
         self.measurements.append(measurement)

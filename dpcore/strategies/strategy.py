@@ -8,6 +8,7 @@ from fractions import Fraction
 from dpcore.curator.curator import Curator
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import Model
+from dpcore.models.start import UNIFORM, Gate, PublicRows, Start
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
 
@@ -71,6 +72,12 @@ class Strategy(ABC):
     """
 
     model: Model
+    prior: PublicRows | None = None
+    """A public table that `begin` may start the weights from. Set it before."""
+    gate: Gate | None = None
+    """Whether `begin` has used the prior; None if there is none."""
+    start: Start = UNIFORM
+    """Where the weights have started."""
 
     def __init__(self, shape: Sequence[int], *, given: Given = NOTHING) -> None:
         self._given = given

@@ -8,6 +8,7 @@ References: Lauritzen and Spiegelhalter 1988 (message passing); McKenna, Sheldon
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -37,8 +38,10 @@ class FactoredModel:
     16
     """
 
-    def __init__(self, resolutions: Resolutions, *, total: float) -> None:
-        """Start from the uniform distribution."""
+    def __init__(
+        self, resolutions: Resolutions, *, total: float, start: Mapping[Axes, Weights] = MappingProxyType({})
+    ) -> None:
+        """Start from the uniform distribution, or from the one that is proportional to exp of the sum of `start`."""
         self.resolutions = resolutions
         self._scopes = Scopes(resolutions)
         self._moves = Moves(resolutions)
@@ -47,6 +50,9 @@ class FactoredModel:
         self._orders: dict[tuple[Axes, ...], list[tuple[Axes, Axes | None]]] = {}
         self._plant(cliques_of(self._needed, self._scopes.cells))
         self.rescale(total)
+        self._start = start
+        for axes in start:
+            self.make_room([axes])  # one after the other: their order decides the tree
         self.assign({})
 
     def __copy__(self) -> "FactoredModel":
@@ -87,7 +93,7 @@ class FactoredModel:
         self._total = checked_total(total)
 
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
-        """Make the distribution proportional to exp of a sum of functions, each of some axes. Without functions it is uniform.
+        """Make the distribution proportional to the start times exp of a sum of functions, each of some axes.
 
         Raises:
             UsageError: Two axes of a function are of the same column, its shape does not match its axes, or an entry is not finite.
@@ -95,7 +101,8 @@ class FactoredModel:
         for axes, function in functions.items():
             self._check(axes, function)
         self.make_room(functions)
-        self._beliefs = self._calibration(tuple(functions)).beliefs(functions)
+        every = {**self._start, **{axes: _plus(each, self._start.get(axes)) for axes, each in functions.items()}}
+        self._beliefs = self._calibration(tuple(every)).beliefs(every)
         self._across = Across(self._tree, self._beliefs, self._scopes, self._moves)
 
     def make_room(self, sets: Iterable[Axes]) -> None:
@@ -214,3 +221,7 @@ class FactoredModel:
     def _first_around(self, axes: Axes, others: Sequence[Axes]) -> Axes | None:
         scope = self._scopes.of(axes)
         return next((other for other in others if inside(scope, self._scopes.of(other))), None)
+
+
+def _plus(function: Weights, other: Weights | None) -> Weights:
+    return function if other is None else function + other
