@@ -18,6 +18,7 @@ from dpcore.errors import SpecError
 from dpcore.universe.attribute import Attribute
 from dpcore.universe.categorical import Boolean, Categorical, canonical
 from dpcore.universe.extremes import bin_extremes, number_of
+from dpcore.universe.spreading import spread_of
 
 Possible = npt.NDArray[np.bool_]
 """For every combination of codes of some columns, whether a row can have it."""
@@ -97,6 +98,8 @@ class Condition:
         most = np.inf if high is None else number_of(attribute, high)
         inside = (first >= least) & (last <= most)
         cut = ~inside & (last >= least) & (first <= most)
+        if least < most and not spread_of(attribute).whole:  # bins of reals share their edges with their neighbours
+            cut &= (last > least) & (first < most)
         if cut.any():
             label = attribute.labels[int(np.flatnonzero(cut)[0])]
             raise SpecError(
