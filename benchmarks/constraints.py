@@ -99,7 +99,7 @@ def adult() -> tuple[Table, Table]:
     if rules is None:
         raise AssertionError("the benchmark has constraints")
     every = [codes.astype(np.int64) for codes in universe.encode_rows(batch)[0]]
-    kept = [codes.astype(np.int64) for codes in universe.encode_rows(batch, read=rules.read(batch))[0]]
+    kept = [codes.astype(np.int64) for codes in universe.encode_rows(batch, read=rules.read(batch, universe))[0]]
     return Table("adult6", tuple(every), universe.shape), Table("adult6", tuple(kept), universe.shape)
 
 

@@ -1,6 +1,7 @@
 """The spec's `constraints`: facts about columns that every released row satisfies."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
@@ -12,11 +13,10 @@ from dpcore.spec.parts import SpecPart
 from dpcore.universe import Attribute, Universe
 from dpcore.universe.constraints import Condition, Constraint, Implication, Listed, Violations
 from dpcore.universe.leaves import Fine
+from dpcore.universe.orders import Order, implied
 from dpcore.zeros import Zeros
 
-KINDS = ("impossible", "if", "possible")
-"""The keys of which every constraint has one. `if` comes with `then`."""
-
+_ORDER = r"^[^<]*[^<\s][^<]*(<=[^<=]*[^<=\s][^<=]*)+$"
 Value = str | int | float | bool | None
 
 
@@ -58,7 +58,7 @@ class PossibleSpec(SpecPart):
 
 
 class ConstraintSpec(SpecPart):
-    """One constraint: `impossible`, `if` with `then`, or `possible`."""
+    """One constraint: `impossible`, `if` with `then`, `possible`, or `order`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, serialize_by_alias=True)
 
@@ -70,6 +70,9 @@ class ConstraintSpec(SpecPart):
     )
     then: Conditions | None = Field(None, description="... satisfy these as well, such as {sex: F}")
     possible: PossibleSpec | None = Field(None, description="the only possible combinations of some columns")
+    order: Annotated[str, Field(pattern=_ORDER)] | None = Field(
+        None, description="columns that never decrease from left to right, such as admitted <= discharged"
+    )
     violations: Literal["drop", "repair"] = Field(
         "drop",
         description="a private row that violates the constraint: drop it, or repair the column that the constraint names last",
@@ -77,23 +80,26 @@ class ConstraintSpec(SpecPart):
 
     @model_validator(mode="after")
     def _one_kind(self) -> "ConstraintSpec":
-        given = [kind for kind in (self.impossible, self.when, self.possible) if kind is not None]
+        given = [kind for kind in (self.impossible, self.when, self.possible, self.order) if kind is not None]
         if len(given) != 1:
-            raise ValueError("needs exactly one of `impossible`, `if` with `then`, and `possible`")
+            raise ValueError("needs exactly one of `impossible`, `if` with `then`, `possible` and `order`")
         if (self.when is None) != (self.then is None):
             raise ValueError("needs `if` and `then` together")
         if self.when is not None and self.then is not None and (both := set(self.when) & set(self.then)):
             raise ValueError(f"has `{min(both)}` in both `if` and `then`; name other columns in `then`")
         return self
 
-    def constraint(self) -> Constraint:
-        """Return the constraint."""
+    def constraints(self) -> tuple[Constraint, ...]:
+        """Return the constraint; of an order of several columns, that of each pair of neighbours."""
         violations = Violations(self.violations)
+        if self.order is not None:
+            names = [name.strip() for name in self.order.split("<=")]
+            return tuple(Order(low=low, high=high, violations=violations) for low, high in pairwise(names))
         if self.possible is not None:
             rows = tuple(tuple(each if isinstance(each, tuple) else (each,) for each in row) for row in self.possible.rows)
-            return Listed(listed=self.possible.columns, rows=rows, violations=violations)
+            return (Listed(listed=self.possible.columns, rows=rows, violations=violations),)
         when, then = self.impossible or self.when or {}, self.then or {}
-        return Implication(when=_conditions(when), then=_conditions(then), violations=violations)
+        return (Implication(when=_conditions(when), then=_conditions(then), violations=violations),)
 
 
 ConstraintList = Annotated[tuple[ConstraintSpec, ...], Field(strict=False)]
@@ -110,8 +116,9 @@ def _conditions(given: Mapping[str, Any]) -> tuple[Condition, ...]:
 
 
 def constraints_of(parts: tuple[ConstraintSpec, ...] | None) -> tuple[Constraint, ...]:
-    """Return the constraints of a spec."""
-    return tuple(part.constraint() for part in parts or ())
+    """Return the constraints of a spec, with the orders that follow from others."""
+    declared = [constraint for part in parts or () for constraint in part.constraints()]
+    return (*declared, *implied([each for each in declared if isinstance(each, Order)]))
 
 
 def check_constraints(document: Document, attributes: Mapping[str, Attribute]) -> None:
@@ -124,21 +131,22 @@ def check_constraints(document: Document, attributes: Mapping[str, Attribute]) -
     if not isinstance(listed, list):
         return
     sound: list[tuple[int, Constraint]] = []
+    before = len(document.mistakes)
     for number, part in enumerate(listed):
         try:
-            constraint = ConstraintSpec.model_validate(part).constraint()
+            constraints = ConstraintSpec.model_validate(part).constraints()
         except ValidationError:
-            continue  # reported already
-        place = ("constraints", number)
-        if not _has_mistake(document, place, constraint, attributes, declared):
+            return  # reported already
+        for constraint in constraints:
+            _check_alone(document, ("constraints", number), constraint, attributes, declared)
             sound.append((number, constraint))
-    if len(sound) == len(listed) and len(attributes) == len(declared):
+    if len(document.mistakes) == before and len(attributes) == len(declared):
         _check_together(document, sound, attributes)
 
 
-def _has_mistake(
+def _check_alone(
     document: Document, place: Place, constraint: Constraint, attributes: Mapping[str, Attribute], declared: set[str]
-) -> bool:
+) -> None:
     """Report what is wrong with one constraint by itself."""
     before = len(document.mistakes)
     for column in constraint.columns:
@@ -146,7 +154,9 @@ def _has_mistake(
             document.mistake(
                 _place_of(document, place, column), f"`{column}` is not a column of the universe; declare it or remove it"
             )
-        elif column in attributes and (why := _undecided(document, column, attributes[column])):
+        elif column in attributes and (
+            why := _undecided(document, column, attributes[column], ordering=isinstance(constraint, Order))
+        ):
             document.mistake(_place_of(document, place, column), why)
     if len(document.mistakes) == before and all(column in attributes for column in constraint.columns):
         for condition in (*constraint.when, *constraint.then) if isinstance(constraint, Implication) else ():
@@ -162,14 +172,13 @@ def _has_mistake(
                     document.mistake(place, f"the constraint on {names} excludes nothing; correct its values, or remove it")
         except SpecError as error:
             document.mistake(place, str(error))
-    return len(document.mistakes) > before
 
 
-def _undecided(document: Document, column: str, attribute: Attribute) -> str | None:
+def _undecided(document: Document, column: str, attribute: Attribute, *, ordering: bool) -> str | None:
     """Return why a constraint cannot name a column's values."""
     if "discover" in (document.data["universe"][column] or {}):
         return f"the cells of `{column}` are discovered, so they are not known yet; declare them, or leave it out of the constraint"
-    if isinstance(attribute, Fine):
+    if isinstance(attribute, Fine) and not ordering:
         return f"`{column}` has full resolution, and this constraint needs its cells; declare bins, such as `width: 5` or `every: month`"
     return None
 
@@ -177,12 +186,13 @@ def _undecided(document: Document, column: str, attribute: Attribute) -> str | N
 def _check_together(
     document: Document, sound: Sequence[tuple[int, Constraint]], attributes: Mapping[str, Attribute]
 ) -> None:
-    """Report the first constraint after which a declared value, or every row, is impossible."""
+    """Report the first constraint after which a category, or every row, is impossible."""
     for end in range(1, len(sound) + 1):
         number, last = sound[end - 1]
-        universe = Universe(attributes, tuple(constraint for _, constraint in sound[:end]))
+        so_far = [constraint for _, constraint in sound[:end]]
         try:
-            contradiction = _contradiction(universe, last.columns)
+            more = implied([each for each in so_far if isinstance(each, Order)])
+            contradiction = _contradiction(Universe(attributes, (*so_far, *more)), last.columns)
         except SpecError as error:
             contradiction = str(error)
         if contradiction is not None:
@@ -191,7 +201,7 @@ def _check_together(
 
 
 def _contradiction(universe: Universe, columns: Sequence[str]) -> str | None:
-    """Return a sentence with an example if the constraints leave some declared value of these columns, or all of them, without a row."""
+    """Return a sentence with an example if the constraints leave a category of these columns, or all of their cells, without a row."""
     zeros, resolutions = Zeros(universe.possible), Resolutions(universe.shape)
     for column in columns:
         possible = zeros.support((universe.names.index(column),), resolutions)
@@ -200,6 +210,8 @@ def _contradiction(universe: Universe, columns: Sequence[str]) -> str | None:
         if not possible.any():
             return "together with the constraints before it, this one leaves no possible row; correct or remove one of them"
         attribute = universe.attributes[column]
+        if attribute.ordered:  # the ends of a range may be out of reach, such as the last days on which one can be admitted
+            continue
         never = [label for label, some in zip(attribute.labels, possible.tolist(), strict=True) if not some]
         return (
             f"with the constraints so far, `{column}` can never be {never[0]!r}; remove that value from the column, or correct the "

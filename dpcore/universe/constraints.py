@@ -123,11 +123,6 @@ class Constraint(ABC):
     def columns(self) -> Columns:
         """The columns, in the order in which the spec names them. `repair` changes the last one."""
 
-    @property
-    @abstractmethod
-    def words(self) -> str:
-        """The constraint in one phrase, for messages."""
-
     @abstractmethod
     def tables(self, attributes: Mapping[str, Attribute]) -> Iterator[tuple[Columns, Possible]]:
         """Yield which combinations of codes are possible, each for some of the columns.
@@ -149,12 +144,6 @@ class Implication(Constraint):
         """The columns of both sides."""
         return tuple(dict.fromkeys(each.column for each in (*self.when, *self.then)))
 
-    @property
-    def words(self) -> str:
-        """Name the columns of both sides."""
-        kind = "if" if self.then else "impossible"
-        return f"`{kind}` of {_named(self.columns)}"
-
     def tables(self, attributes: Mapping[str, Attribute]) -> Iterator[tuple[Columns, Possible]]:
         """Yield a table for each consequence, since small tables make small models."""
         if not self.then:
@@ -167,7 +156,7 @@ class Implication(Constraint):
     ) -> tuple[Columns, Possible]:
         conditions = self.when if consequence is None else (*self.when, consequence)
         columns = tuple(dict.fromkeys(each.column for each in conditions))
-        shape = _shape(columns, attributes)
+        shape = checked_shape(columns, attributes)
         excluded = np.ones(shape, dtype=np.bool_)
         for each in conditions:
             cells = each.cells(attributes[each.column])
@@ -188,14 +177,9 @@ class Listed(Constraint):
         """The listed columns."""
         return self.listed
 
-    @property
-    def words(self) -> str:
-        """Name the columns."""
-        return f"`possible` of {_named(self.columns)}"
-
     def tables(self, attributes: Mapping[str, Attribute]) -> Iterator[tuple[Columns, Possible]]:
         """Yield one table: what is not listed is impossible."""
-        possible = np.zeros(_shape(self.listed, attributes), dtype=np.bool_)
+        possible = np.zeros(checked_shape(self.listed, attributes), dtype=np.bool_)
         for row in self.rows:
             cells = [
                 np.flatnonzero(Condition(column, values).cells(attributes[column]))
@@ -205,7 +189,7 @@ class Listed(Constraint):
         yield self.listed, possible
 
 
-def _shape(columns: Columns, attributes: Mapping[str, Attribute]) -> tuple[int, ...]:
+def checked_shape(columns: Columns, attributes: Mapping[str, Attribute]) -> tuple[int, ...]:
     """Return the shape of a table. Raise if it is too large."""
     shape = tuple(attributes[column].size for column in columns)
     if prod(shape) > MOST_CELLS:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from dpcore.errors import SourceError, SpecError, UsageError
 from dpcore.universe.attribute import Attribute
 from dpcore.universe.constraints import Constraint, Possible
+from dpcore.universe.orders import Intervals, Order, in_order, row_intervals
 from dpcore.universe.places import CompactCodes, SignedCodes, compact
 
 
@@ -120,7 +121,7 @@ class Universe:
         return tuple(compact(codes, size=size) for codes, size in zip(columns, self.shape, strict=True)), keep
 
     def decode(self, codes: Sequence[npt.NDArray[np.integer[Any]]], rng: np.random.Generator) -> pa.Table:
-        """Draw a row of values for each row of codes, each within its cell."""
+        """Draw a row of values for each row of codes, each within its cell. Values of columns in an order are drawn in this order."""
         if len(codes) != len(self.attributes) or len({len(column) for column in codes}) != 1:
             raise UsageError(
                 f"decode needs {len(self.attributes)} arrays of codes of one length, one for each attribute"
@@ -128,7 +129,37 @@ class Universe:
         columns = [
             attribute.decode(column, rng) for attribute, column in zip(self.attributes.values(), codes, strict=True)
         ]
-        return pa.Table.from_arrays(columns, schema=self.schema)
+        return self.in_order(pa.Table.from_arrays(columns, schema=self.schema), codes, rng)[0]
+
+    def in_order(
+        self,
+        table: pa.Table,
+        codes: Sequence[npt.NDArray[np.integer[Any]]],
+        rng: np.random.Generator,
+        *,
+        within: Intervals = MappingProxyType({}),
+    ) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+        """Draw values again where drawn rows violate an order.
+
+        Args:
+            table: The rows.
+            codes: Their codes.
+            rng: Draws.
+            within: Parts of cells from which values of some columns must come.
+
+        Returns:
+            The rows, and whether each row's cells, or parts of cells, allow an order. Whole cells always do.
+        """
+        orders = [each for each in self.constraints if isinstance(each, Order)]
+        if not orders:
+            return table, np.ones(table.num_rows, dtype=np.bool_)
+        places = {name: place for place, name in enumerate(self.names)}
+        named = dict.fromkeys(column for each in orders for column in each.columns)
+        intervals = {
+            name: within[name] if name in within else row_intervals(self.attributes[name], codes[places[name]])
+            for name in named
+        }
+        return in_order(table, orders, intervals, attributes=self.attributes, rng=rng)
 
     def _refuse_incomplete(self, table: pa.Table | pa.RecordBatch) -> None:
         present = table.schema.names

@@ -73,7 +73,7 @@ def test_a_row_whose_repair_violates_another_constraint_is_dropped() -> None:
     batch = pa.RecordBatch.from_pydict({"sex": ["M", "M"], "pregnant": [None, None], "relation": ["own", "wife"], "age": [1, 1]})
     rules = Rules.of(universe)
     assert rules is not None
-    codes = rules.read(batch)
+    codes = rules.read(batch, universe)
     assert min(codes["sex"][0], codes["age"][0], codes["relation"][0]) == -1
     assert (codes["sex"][1], codes["age"][1]) == (0, 9)
 
