@@ -4,11 +4,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
 from dpcore.models.model import RowCodes, Weights, checked_total
 from dpcore.models.passes import scale_along, sum_to
 from dpcore.models.systematic import Cells, sample_cells, sample_chunks
+from dpcore.zeros import NO_ZEROS, Zeros
+from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
 
 MAX_CELLS = 100_000_000
@@ -30,8 +33,8 @@ class DenseModel:
     [2.0, 4.0]
     """
 
-    def __init__(self, shape: tuple[int, ...], *, total: float) -> None:
-        """Start from the uniform distribution.
+    def __init__(self, shape: tuple[int, ...], *, total: float, zeros: Zeros = NO_ZEROS) -> None:
+        """Start from the uniform distribution over all possible cells.
 
         Raises:
             UsageError: The universe has too many cells, an axis is empty, or the total is not a positive number.
@@ -47,6 +50,10 @@ class DenseModel:
         self._weights: Weights = np.full(shape, 1.0 / cells)
         self._mass = 1.0  # the sum of the weights
         self._known: tuple[Axes, Weights] | None = None  # the last marginal, until the weights change
+        self._zeros = zeros
+        self._possible: dict[Axes, NDArray[np.bool_] | None] = {}
+        if zeros.possible:
+            self.assign({})
         self.rescale(total)
 
     @property
@@ -107,11 +114,17 @@ class DenseModel:
         """Make the distribution proportional to exp of a sum of functions, each of some columns. Without functions it is uniform."""
         for axes in functions:
             self._check(axes)
-        logarithm = _shared_spread(functions, self._weights.shape)
+        logarithm = _shared_spread(self._zeros.added(functions), self._weights.shape)
         logarithm -= logarithm.max()
         np.exp(logarithm, out=self._weights)
         self._mass = float(self._weights.sum())
         self._known = None
+
+    def possible(self, axes: Axes) -> NDArray[np.bool_] | None:
+        """Return which cells of a marginal the constraints allow; None if all of them are possible."""
+        if axes not in self._possible:
+            self._possible[axes] = self._zeros.support(axes, Resolutions(self.shape))
+        return self._possible[axes]
 
     def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
         """Return the codes of `count` rows, one array per column, as close to the model as whole rows can be.

@@ -17,6 +17,7 @@ from dpcore.models.factored import FactoredModel
 from dpcore.models.model import Weights
 from dpcore.models.refine import Functions, refine
 from dpcore.models.trends import Orders, keep_trends
+from dpcore.zeros import NO_ZEROS, Zeros
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
 
@@ -115,6 +116,7 @@ def fit_dense(
     transcript: Transcript,
     *,
     orders: Orders,
+    zeros: Zeros = NO_ZEROS,
     how: How | None = None,
     model: DenseModel | None = None,
 ) -> tuple[DenseModel, Functions]:
@@ -124,11 +126,12 @@ def fit_dense(
         shape: The number of cells of each column.
         transcript: The measurements.
         orders: The ordered columns.
+        zeros: What constraints exclude.
         how: How it is fitted.
         model: A model of this shape that is used again, to save its memory. What it was before does not matter.
     """
     how, evidence = how or How(), _evidence(transcript.first)
-    model = model or DenseModel(tuple(shape), total=evidence.total)
+    model = model or DenseModel(tuple(shape), total=evidence.total, zeros=zeros)
     if (base := how.start) is None:
         model.rescale(evidence.total)
         base = first_dense(model, evidence)
@@ -143,6 +146,7 @@ def fit_factored(
     transcript: Transcript,
     *,
     orders: Orders,
+    zeros: Zeros = NO_ZEROS,
     how: How | None = None,
     model: FactoredModel | None = None,
 ) -> tuple[FactoredModel, Functions]:
@@ -151,7 +155,7 @@ def fit_factored(
     A `model` that is used again must have been fitted to the same marginals. Its junction tree then need not be built again.
     """
     how, evidence = how or How(), _evidence(transcript.first)
-    first = FactoredModel(resolutions, total=evidence.total)
+    first = FactoredModel(resolutions, total=evidence.total, zeros=zeros)
     base = first_factored(first, evidence) if how.start is None else how.start
     if model is None:
         model = first
@@ -198,9 +202,11 @@ class SignedSteps:
         model.multiply(measurement.axes, factor)
         return True
 
-    def fitted(self, shape: Sequence[int], transcript: Transcript) -> tuple[DenseModel, Functions]:
+    def fitted(
+        self, shape: Sequence[int], transcript: Transcript, *, zeros: Zeros = NO_ZEROS
+    ) -> tuple[DenseModel, Functions]:
         """Return the model of a transcript, whose first measurement is the number of rows, and its functions."""
-        model = DenseModel(tuple(shape), total=counted_total(transcript.first[0]))
+        model = DenseModel(tuple(shape), total=counted_total(transcript.first[0]), zeros=zeros)
         functions: dict[Axes, Weights] = {}
         for each in transcript.later:
             before, cell = model.marginal(each.axes), each.cell or 0

@@ -43,7 +43,14 @@ class Model(Protocol):
         ...
 
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
-        """Make the distribution proportional to exp of a sum of functions, each of some columns. Without functions it is uniform."""
+        """Make the distribution proportional to exp of a sum of functions, each of some columns. Without functions it is uniform.
+
+        What constraints exclude has no weight, whatever the functions are.
+        """
+        ...
+
+    def possible(self, axes: Axes) -> NDArray[np.bool_] | None:
+        """Return which cells of a marginal the constraints allow; None if all of them are possible."""
         ...
 
     def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:

@@ -13,6 +13,7 @@ from dpcore.tables.engines import Engine
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
 from dpcore.tables.ingest.tally import TALLY
+from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.ingest.window import Window
 from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Universe
@@ -80,7 +81,8 @@ class Reading:
             SourceError: If the table cannot be read.
         """
         protection = self._declaration.protection
-        coding = Coding(universe=universe, protection=protection, window=self._window, tallies=tallies)
+        rules = Rules.of(self._declaration.universe)
+        coding = Coding(universe=universe, protection=protection, window=self._window, tallies=tallies, rules=rules)
         try:
             self._table.engine.connect()
             self._check_headers(coding)

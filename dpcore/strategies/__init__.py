@@ -1,5 +1,6 @@
 """Strategies, which improve a public model by noisy answers."""
 
+from dpcore.zeros import Zeros
 from dpcore.spec import Declaration
 from dpcore.spec.release import AdaptiveSpec, PmwSpec
 from dpcore.strategies.adaptive import Adaptive, Column, has_levels
@@ -31,14 +32,19 @@ def strategy_for(declaration: Declaration, *, given: Given | None = None) -> Str
     if given is None:
         given = Given({declaration.universe.names.index(name): None for name in declaration.fine})
     universe, workload, chosen = declaration.universe, declaration.workload, declaration.strategy
+    zeros = Zeros(universe.possible)
     if isinstance(chosen, PmwSpec):
-        return Pmw(universe.shape, workload, rounds=chosen.rounds, alpha=chosen.alpha)
+        return Pmw(universe.shape, workload, rounds=chosen.rounds, alpha=chosen.alpha, zeros=zeros)
     pure = declaration.spec.privacy.delta == 0
     if isinstance(chosen, AdaptiveSpec):
         columns = [
             Column(name, each.size, each.ordered, apart=each.size - each.cells)
             for name, each in universe.attributes.items()
         ]
-        return Adaptive(columns, workload, rounds=chosen.rounds, pure=pure, model_mb=chosen.max_model_mb, given=given)
+        return Adaptive(
+            columns, workload, rounds=chosen.rounds, pure=pure, model_mb=chosen.max_model_mb, given=given, zeros=zeros
+        )
     rounds, orders = chosen.rounds, universe.orders
-    return Mwem(universe.names, universe.shape, workload, rounds=rounds, pure=pure, orders=orders, given=given)
+    return Mwem(
+        universe.names, universe.shape, workload, rounds=rounds, pure=pure, orders=orders, given=given, zeros=zeros
+    )

@@ -15,6 +15,7 @@ from dpcore.models import Evidence, FactoredModel, Functions, refine
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored import BYTES_PER_CELL
 from dpcore.models.fitting import FACTORED_PER_CELL, first_factored, last_factored
+from dpcore.zeros import NO_ZEROS, Zeros
 from dpcore.resolutions import Resolutions
 from dpcore.strategies.candidates import Candidates, first_candidates
 from dpcore.strategies.grouping import coarser_versions
@@ -80,18 +81,19 @@ class Adaptive(Strategy):
         pure: bool,
         model_mb: float,
         given: Given = NOTHING,
+        zeros: Zeros = NO_ZEROS,
     ) -> None:
         super().__init__([column.size for column in columns], given=given)
-        self._columns = columns
+        self._columns, self._zeros = columns, zeros
         self._workload = workload = _within_reach(workload, columns)
         most = MOST_ROUNDS_PURE if pure else MOST_ROUNDS
         self._sets = _candidates(workload, most=most)
         self._target_pairs = workload.target_pairs()
         self._most_cells = int(model_mb * 2**20 / BYTES_PER_CELL)
-        least = sum(column.size for column in columns)
+        least = sum(column.size for column in columns) + sum(table.size for table in zeros.possible.values())
         if least > self._most_cells:
             raise SpecError(
-                f"the columns alone take {_megabytes(least)} MB of model; write `max_model_mb: {_megabytes(4 * least)}` in `strategy`, "
+                f"the columns {'and their constraints ' if zeros.possible else ''}alone take {_megabytes(least)} MB of model; write `max_model_mb: {_megabytes(4 * least)}` in `strategy`, "
                 "or declare coarser columns"
             )
         self._chosen, self._pure = rounds is not None, pure
@@ -103,7 +105,7 @@ class Adaptive(Strategy):
         self._evidence = Evidence()
         self._base: Functions = {}
         self._now: Functions = {}
-        self.model = FactoredModel(self.resolutions, total=1.0)
+        self.model = FactoredModel(self.resolutions, total=1.0, zeros=zeros)
         self._candidates = Candidates(self.model, (), weights={})
 
     @property
@@ -173,7 +175,7 @@ class Adaptive(Strategy):
                 self._first = [share + again for share, again in zip(self._first, more, strict=True)]
         self._coarsen(curator)
         self._measure_levels(curator, left=left)
-        self.model = FactoredModel(self.resolutions, total=self._evidence.total)
+        self.model = FactoredModel(self.resolutions, total=self._evidence.total, zeros=self._zeros)
         self._candidates = Candidates(self.model, self._sets, weights=self._workload.largest_weights())
         self._base = self._now = first_factored(self.model, self._evidence)
 

@@ -13,6 +13,7 @@ from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel, Evidence, Functions, refine
 from dpcore.models.fitting import DENSE_PER_CELL, first_dense, last_dense
 from dpcore.models.trends import UNORDERED, Orders
+from dpcore.zeros import NO_ZEROS, Zeros
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.strategies.worthwhile import Budget, Choice, choose
 from dpcore.workload import Axes, Workload
@@ -57,10 +58,11 @@ class Mwem(Strategy):
         pure: bool,
         orders: Orders = UNORDERED,
         given: Given = NOTHING,
+        zeros: Zeros = NO_ZEROS,
     ) -> None:
         super().__init__(shape, given=given)
         self._orders = orders
-        self.model = DenseModel(shape, total=1.0)
+        self.model = DenseModel(shape, total=1.0, zeros=zeros)
         self._names = names
         workload = workload.telling(shape)
         self._sets = tuple(axes for axes in workload.parts() if len(axes) > 1)

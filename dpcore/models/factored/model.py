@@ -10,6 +10,7 @@ References: Lauritzen and Spiegelhalter 1988 (message passing); McKenna, Sheldon
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
 from dpcore.models.factored.across import Across
@@ -20,6 +21,7 @@ from dpcore.models.factored.sampling import draw_chunks, draw_rows
 from dpcore.models.factored.scopes import Scope, Scopes, inside
 from dpcore.models.factored.tree import JunctionTree, cliques_of
 from dpcore.models.model import RowCodes, Weights, checked_total
+from dpcore.zeros import NO_ZEROS, Zeros
 from dpcore.resolutions import Groups, Resolutions
 from dpcore.workload import Axes
 
@@ -37,9 +39,11 @@ class FactoredModel:
     16
     """
 
-    def __init__(self, resolutions: Resolutions, *, total: float) -> None:
-        """Start from the uniform distribution."""
+    def __init__(self, resolutions: Resolutions, *, total: float, zeros: Zeros = NO_ZEROS) -> None:
+        """Start from the uniform distribution over all possible cells. The columns of a constraint lie in one clique."""
         self.resolutions = resolutions
+        self._zeros = zeros
+        self._possible: dict[Axes, NDArray[np.bool_] | None] = {}
         self._scopes = Scopes(resolutions)
         self._moves = Moves(resolutions)
         self._needed: list[Scope] = list(self._scopes.single)
@@ -94,9 +98,16 @@ class FactoredModel:
         """
         for axes, function in functions.items():
             self._check(axes, function)
-        self.make_room(functions)
-        self._beliefs = self._calibration(tuple(functions)).beliefs(functions)
+        every = self._zeros.added(functions)
+        self.make_room(every)
+        self._beliefs = self._calibration(tuple(every)).beliefs(every)
         self._across = Across(self._tree, self._beliefs, self._scopes, self._moves)
+
+    def possible(self, axes: Axes) -> NDArray[np.bool_] | None:
+        """Return which cells of a marginal the constraints allow; None if all of them are possible."""
+        if axes not in self._possible:
+            self._possible[axes] = self._zeros.support(axes, self.resolutions)
+        return self._possible[axes]
 
     def make_room(self, sets: Iterable[Axes]) -> None:
         """Rebuild the tree so that every set lies in a clique.
