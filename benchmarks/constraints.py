@@ -1,12 +1,10 @@
-"""Measure constraints: the error of a release with and without them, the size of its model, and violations in many rows.
+"""Measure constraints: the error of a release with and without them, and the size of its model.
 
-    python -m benchmarks.constraints [--only adult|violations] [--seeds 5] [--rows 1000000] [--json]
+    python -m benchmarks.constraints [--seeds 5] [--json]
 
-`adult`: six columns of Adult; wives are female, husbands male, spouses married, and nobody who is unmarried has a present spouse. The same
+Six columns of Adult; wives are female, husbands male, spouses married, and nobody who is unmarried has a present spouse. The same
 seeds give the same noise with and without constraints. `zeroed` is the planted variant: it sets impossible counts to zero in the evidence
 instead of leaving them out, so that the fit stops too early.
-
-`violations`: rows of twelve specs, checked by plain pandas expressions that know nothing of the code that made them.
 """
 
 import argparse
@@ -19,7 +17,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from benchmarks.constrained_specs import check_violations
 from benchmarks.simulated import SeededCurator, Table, release
 from benchmarks.tables import shared_data
 from dpcore.measurements import Measurement
@@ -138,21 +135,13 @@ def measure_adult(strategy: str, *, epsilon: float, seeds: int) -> dict[str, Any
 def main() -> None:
     """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["adult", "violations"])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--json", action="store_true")
     wanted = parser.parse_args()
-    found: list[dict[str, Any]] = []
-    if wanted.only != "violations":
-        for strategy in ("mwem", "adaptive"):
-            for epsilon in (1.0, 0.1):
-                found.append(measure_adult(strategy, epsilon=epsilon, seeds=wanted.seeds))
-                print(json.dumps(found[-1]) if wanted.json else _line(found[-1]), flush=True)
-    if wanted.only != "adult":
-        for name, rows, violations in check_violations(wanted.rows):
-            told = {"spec": name, "rows": rows, "violations": violations}
-            print(json.dumps(told) if wanted.json else f"{name}: {rows:,} rows, {violations} violations", flush=True)
+    for strategy in ("mwem", "adaptive"):
+        for epsilon in (1.0, 0.1):
+            found = measure_adult(strategy, epsilon=epsilon, seeds=wanted.seeds)
+            print(json.dumps(found) if wanted.json else _line(found), flush=True)
 
 
 def _line(found: dict[str, Any]) -> str:

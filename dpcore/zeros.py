@@ -87,7 +87,9 @@ def _product(factors: Sequence[tuple[Weights, Axes]], result: Axes) -> Weights:
     """Multiply arrays over labelled axes, and sum out all labels but those of the result."""
     labels = {label: place for place, label in enumerate(sorted({each for _, key in factors for each in key}))}
     if len(labels) > MOST_JOINED:
-        raise SpecError(f"constraints connect {len(labels)} columns, and at most {MOST_JOINED} are possible; remove some")
+        raise SpecError(
+            f"constraints connect {len(labels)} columns, and at most {MOST_JOINED} are possible; remove some"
+        )
     operands: list[Any] = []
     for array, key in factors:
         operands += [array, [labels[each] for each in key]]

@@ -41,7 +41,9 @@ class PossibleSpec(SpecPart):
     """The only possible combinations of some columns."""
 
     columns: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = Field(description="the columns")
-    rows: Annotated[tuple[Annotated[tuple[Value | _Values, ...], Field(strict=False)], ...], Field(strict=False, min_length=1)] = Field(
+    rows: Annotated[
+        tuple[Annotated[tuple[Value | _Values, ...], Field(strict=False)], ...], Field(strict=False, min_length=1)
+    ] = Field(
         description="the combinations, each a list with a value for every column; a list of values stands for each of them"
     )
 
@@ -96,7 +98,9 @@ class ConstraintSpec(SpecPart):
             names = [name.strip() for name in self.order.split("<=")]
             return tuple(Order(low=low, high=high, violations=violations) for low, high in pairwise(names))
         if self.possible is not None:
-            rows = tuple(tuple(each if isinstance(each, tuple) else (each,) for each in row) for row in self.possible.rows)
+            rows = tuple(
+                tuple(each if isinstance(each, tuple) else (each,) for each in row) for row in self.possible.rows
+            )
             return (Listed(listed=self.possible.columns, rows=rows, violations=violations),)
         when, then = self.impossible or self.when or {}, self.then or {}
         return (Implication(when=_conditions(when), then=_conditions(then), violations=violations),)
@@ -152,7 +156,8 @@ def _check_alone(
     for column in constraint.columns:
         if column not in declared:
             document.mistake(
-                _place_of(document, place, column), f"`{column}` is not a column of the universe; declare it or remove it"
+                _place_of(document, place, column),
+                f"`{column}` is not a column of the universe; declare it or remove it",
             )
         elif column in attributes and (
             why := _undecided(document, column, attributes[column], ordering=isinstance(constraint, Order))
@@ -169,7 +174,9 @@ def _check_alone(
             for columns, possible in constraint.tables(attributes):
                 if possible.all():
                     names = " and ".join(f"`{column}`" for column in columns)
-                    document.mistake(place, f"the constraint on {names} excludes nothing; correct its values, or remove it")
+                    document.mistake(
+                        place, f"the constraint on {names} excludes nothing; correct its values, or remove it"
+                    )
         except SpecError as error:
             document.mistake(place, str(error))
 
@@ -210,7 +217,9 @@ def _contradiction(universe: Universe, columns: Sequence[str]) -> str | None:
         if not possible.any():
             return "together with the constraints before it, this one leaves no possible row; correct or remove one of them"
         attribute = universe.attributes[column]
-        if attribute.ordered:  # the ends of a range may be out of reach, such as the last days on which one can be admitted
+        if (
+            attribute.ordered
+        ):  # the ends of a range may be out of reach, such as the last days on which one can be admitted
             continue
         never = [label for label, some in zip(attribute.labels, possible.tolist(), strict=True) if not some]
         return (

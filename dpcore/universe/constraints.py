@@ -151,9 +151,7 @@ class Implication(Constraint):
         for consequence in self.then:
             yield self._table(consequence, attributes)
 
-    def _table(
-        self, consequence: Condition | None, attributes: Mapping[str, Attribute]
-    ) -> tuple[Columns, Possible]:
+    def _table(self, consequence: Condition | None, attributes: Mapping[str, Attribute]) -> tuple[Columns, Possible]:
         conditions = self.when if consequence is None else (*self.when, consequence)
         columns = tuple(dict.fromkeys(each.column for each in conditions))
         shape = checked_shape(columns, attributes)

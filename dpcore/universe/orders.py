@@ -17,6 +17,8 @@ from dpcore.errors import SpecError
 from dpcore.universe.attribute import Attribute
 from dpcore.universe.constraints import Columns, Constraint, Possible, Violations, checked_shape
 from dpcore.universe.extremes import Floats, cell_intervals, drawn_extremes, numbers
+from dpcore.universe.fine_days import FineDays
+from dpcore.universe.fine_numbers import FineNumber
 from dpcore.universe.leaves import Fine
 from dpcore.universe.numeric import Integer, Number
 from dpcore.universe.spread import Spread
@@ -67,6 +69,26 @@ def _refuse_incomparable(order: Order, low: Attribute, high: Attribute) -> None:
         )
 
 
+def refuse_mixed_chains(orders: Sequence[Order], attributes: Mapping[str, Attribute]) -> None:
+    """Raise if a column between two others has another step: it might have no value between theirs, although each pair of cells does."""
+    between = {each.low for each in orders} & {each.high for each in orders}
+    for each in orders:
+        if between.intersection(each.columns) and _step(attributes[each.low]) != _step(attributes[each.high]):
+            raise SpecError(
+                f"`{each.low}` and `{each.high}` are in an order of three columns or more, which need the same type and step; give them the "
+                "same, or order two columns only"
+            )
+
+
+def _step(attribute: Attribute) -> object:
+    """Return what the values of a column are multiples of."""
+    if isinstance(attribute, FineNumber):
+        return attribute.scale.step, attribute.scale.per, attribute.scale.low % attribute.scale.step
+    if isinstance(attribute, Integer | Number):
+        return isinstance(attribute, Integer)
+    return attribute.step if isinstance(attribute, FineDays) else "bins"
+
+
 def implied(orders: Sequence[Order]) -> list[Order]:
     """Return the orders that follow from others through columns in between.
 
@@ -89,7 +111,11 @@ def implied(orders: Sequence[Order]) -> list[Order]:
     for low, high in found:
         if low == high:
             raise SpecError(f"the orders of `{low}` form a circle; remove one of them")
-    return [Order(low=low, high=high, violations=policy) for (low, high), policy in found.items() if (low, high) not in known]
+    return [
+        Order(low=low, high=high, violations=policy)
+        for (low, high), policy in found.items()
+        if (low, high) not in known
+    ]
 
 
 def in_order(
@@ -120,7 +146,9 @@ def in_order(
         return table, feasible
     for name, places in draws.again(rows, values, rng).items():
         place = table.schema.get_field_index(name)
-        table = table.set_column(place, table.schema.field(place), _replaced(table.column(name), rows, draws.spreads[name], places))
+        table = table.set_column(
+            place, table.schema.field(place), _replaced(table.column(name), rows, draws.spreads[name], places)
+        )
     return table, feasible
 
 
@@ -162,7 +190,9 @@ class _Draws:
                 for name in found:
                     found[name][waiting] = self._drawn(name, rows[waiting], rng)
             drawn = {
-                name: np.where(np.isnan(values[name][rows[waiting]]), np.nan, numbers(self.spreads[name].value(each[waiting])))
+                name: np.where(
+                    np.isnan(values[name][rows[waiting]]), np.nan, numbers(self.spreads[name].value(each[waiting]))
+                )
                 for name, each in found.items()
             }
             waiting = waiting[self.wrong(drawn)]
@@ -205,9 +235,7 @@ def _lowest_first(columns: Iterable[str], orders: Sequence[Order]) -> list[str]:
     return sorted(columns, key=lambda column: sum(each.high == column for each in orders))
 
 
-def _places_between(
-    spread: Spread, start: Places, stop: Places, least: Floats, most: Floats
-) -> tuple[Places, Places]:
+def _places_between(spread: Spread, start: Places, stop: Places, least: Floats, most: Floats) -> tuple[Places, Places]:
     """Return the first and the last place of each interval whose numbers are between two others. Numbers are linear in places."""
     origin = spread.bounds[:1]
     zero, one = numbers(spread.value(np.concatenate([origin, origin + 1]))).tolist()
@@ -237,9 +265,7 @@ def _numbers(column: pa.ChunkedArray) -> Floats:
     return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _replaced(
-    column: pa.ChunkedArray, rows: npt.NDArray[np.intp], spread: Spread, places: Places
-) -> pa.ChunkedArray:
+def _replaced(column: pa.ChunkedArray, rows: npt.NDArray[np.intp], spread: Spread, places: Places) -> pa.ChunkedArray:
     """Return a column with the values of these places in these rows. Nulls stay."""
     values = spread.value(places)
     if pa.types.is_integer(column.type):

@@ -85,7 +85,9 @@ class Coding:
             start: The number of the batch's first row in its piece.
         """
         batch, places = self.windowed(batch)
-        codes, keep = self.universe.encode_rows(batch, read={} if self.rules is None else self.rules.read(batch, self.universe))
+        codes, keep = self.universe.encode_rows(
+            batch, read={} if self.rules is None else self.rules.read(batch, self.universe)
+        )
         kept = np.flatnonzero(keep)
         rows = pa.array(kept)
         counts = np.ones(len(kept), dtype=np.bool_)

@@ -60,7 +60,10 @@ def test_the_manifest_restores_the_constraints_and_the_hash_includes_them(tmp_pa
         ("  - impossible: {sex: X, age: {max: 4}}\n", "11:18: `sex` has no value 'X'; its values are 'F', 'M'"),
         ("  - {if: {age: {max: 17}}, then: {sex: M}}\n", "11:11: the range of `age` cuts its bin [15, 20) in two"),
         ("  - impossible: {sex: M}\n", "11:5: with the constraints so far, `sex` can never be 'M'"),
-        ("  - impossible: {sex: [F, M]}\n", "11:5: together with the constraints before it, this one leaves no possible row"),
+        (
+            "  - impossible: {sex: [F, M]}\n",
+            "11:5: together with the constraints before it, this one leaves no possible row",
+        ),
         (
             "  - {if: {sex: M}, then: {pregnant: false}}\n  - {if: {sex: F}, then: {pregnant: false}}\n",
             "12:5: with the constraints so far, `pregnant` can never be 'true'; remove that value from the column",
@@ -71,7 +74,10 @@ def test_the_manifest_restores_the_constraints_and_the_hash_includes_them(tmp_pa
         ("  - possible: {columns: [sex, relation], rows: [[F]]}\n", "has 2 columns, but row 1 has 1 values"),
         ("  - possible: {columns: [sex, relation], rows: 3}\n", "`rows` must be a list of rows"),
         ("  - possible: {columns: [sex, none], rows: [[F, a]]}\n", "11:31: `none` is not a column"),
-        ("  - impossible: {income: 5, sex: M}\n", "11:18: `income` has full resolution, and this constraint needs its cells"),
+        (
+            "  - impossible: {income: 5, sex: M}\n",
+            "11:18: `income` has full resolution, and this constraint needs its cells",
+        ),
         ("  - impossible: {code: A, sex: M}\n", "11:18: the cells of `code` are discovered, so they are not known yet"),
         ("  - {impossible: {sex: M}, violation: drop}\n", "11:28: unknown key `violation`; did you mean `violations`?"),
         ("  - {impossible: {sex: M}, violations: skip}\n", "`violations` must be one of 'drop' or 'repair'"),

@@ -283,7 +283,18 @@ def test_each_key_of_a_workload_is_part_of_the_digest(tmp_path: Path) -> None:
 
 def test_the_schema_is_json_and_names_every_key() -> None:
     schema = json.loads(json.dumps(json_schema()))
-    keys = {"dataset", "source", "privacy", "blocks", "universe", "constraints", "workload", "strategy", "output", "engine"}
+    keys = {
+        "dataset",
+        "source",
+        "privacy",
+        "blocks",
+        "universe",
+        "constraints",
+        "workload",
+        "strategy",
+        "output",
+        "engine",
+    }
     assert set(schema["properties"]) == keys | {"analyst", "purpose"}
 
 

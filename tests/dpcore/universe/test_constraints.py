@@ -69,7 +69,9 @@ def test_a_universe_joins_the_tables_of_the_same_columns_in_its_own_order() -> N
     first = Implication(when=(Condition("b", (True,)), Condition("a", (False,))), violations=DROP)
     second = Listed(listed=("b", "a"), rows=(((False,), (False, True)), ((True,), (True, False))), violations=DROP)
     universe = Universe(attributes, (first, second))
-    assert {axes: table.tolist() for axes, table in universe.possible.items()} == {(0, 1): [[True, False], [True, True]]}
+    assert {axes: table.tolist() for axes, table in universe.possible.items()} == {
+        (0, 1): [[True, False], [True, True]]
+    }
     assert universe != Universe(attributes)
     assert universe.with_attributes({"a": Boolean(missing=True)}).constraints == universe.constraints
 

@@ -25,17 +25,21 @@ def facts(policy: Violations) -> tuple[Constraint, ...]:
     return (
         Implication(when=(Condition("sex", ("M",)), Condition("pregnant", (True,))), violations=policy),
         Implication(when=(Condition("relation", ("wife",)),), then=(Condition("sex", ("F",)),), violations=policy),
-        Implication(when=(Condition("relation", ("wife", "husband")),), then=(Condition("age", low=20),), violations=policy),
+        Implication(
+            when=(Condition("relation", ("wife", "husband")),), then=(Condition("age", low=20),), violations=policy
+        ),
         Listed(
-            listed=("sex", "relation"), rows=((("F",), ("wife", "own")), (("M",), ("husband", "own"))), violations=policy
+            listed=("sex", "relation"),
+            rows=((("F",), ("wife", "own")), (("M",), ("husband", "own"))),
+            violations=policy,
         ),
     )
 
 
-def coded(rows: list[tuple[object, ...]], policy: Violations, universe: Universe | None = None) -> list[tuple[int, ...]]:
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array(column) for column in zip(*rows, strict=True)], names=list(ATTRIBUTES)
-    )
+def coded(
+    rows: list[tuple[object, ...]], policy: Violations, universe: Universe | None = None
+) -> list[tuple[int, ...]]:
+    batch = pa.RecordBatch.from_arrays([pa.array(column) for column in zip(*rows, strict=True)], names=list(ATTRIBUTES))
     whole = Universe(ATTRIBUTES, facts(policy))
     coding = Coding(universe=universe or whole, protection=BY_ROW, window=None, rules=Rules.of(whole))
     made = coding.code(batch, draws=Draws(bytes(32)), piece=0, start=0)
@@ -66,11 +70,19 @@ def test_the_last_named_column_is_repaired_to_a_null_or_else_to_the_nearest_poss
 
 
 def test_a_row_whose_repair_violates_another_constraint_is_dropped() -> None:
-    first = Implication(when=(Condition("sex", ("M",)),), then=(Condition("age", low=90),), violations=Violations.REPAIR)
-    second = Implication(when=(Condition("age", low=90),), then=(Condition("sex", ("F",)),), violations=Violations.REPAIR)
-    third = Implication(when=(Condition("relation", ("own",)),), then=(Condition("sex", ("M",)),), violations=Violations.REPAIR)
+    first = Implication(
+        when=(Condition("sex", ("M",)),), then=(Condition("age", low=90),), violations=Violations.REPAIR
+    )
+    second = Implication(
+        when=(Condition("age", low=90),), then=(Condition("sex", ("F",)),), violations=Violations.REPAIR
+    )
+    third = Implication(
+        when=(Condition("relation", ("own",)),), then=(Condition("sex", ("M",)),), violations=Violations.REPAIR
+    )
     universe = Universe(ATTRIBUTES, (first, second, third))
-    batch = pa.RecordBatch.from_pydict({"sex": ["M", "M"], "pregnant": [None, None], "relation": ["own", "wife"], "age": [1, 1]})
+    batch = pa.RecordBatch.from_pydict(
+        {"sex": ["M", "M"], "pregnant": [None, None], "relation": ["own", "wife"], "age": [1, 1]}
+    )
     rules = Rules.of(universe)
     assert rules is not None
     codes = rules.read(batch, universe)
