@@ -106,7 +106,7 @@ def measure_adult(strategy: str, *, epsilon: float, seeds: int) -> dict[str, Any
     errors: dict[str, list[float]] = {"without": [], "with": [], "zeroed": []}
     cells: dict[str, list[int]] = {"without": [], "with": []}
     for seed in range(seeds):
-        for variant in errors:
+        for variant, own in errors.items():
             made = strategy_with(strategy, NO_ZEROS if variant == "without" else zeros)
             kind = ZeroedCurator if variant == "zeroed" else SeededCurator
             read = table if variant == "without" else kept
@@ -116,7 +116,7 @@ def measure_adult(strategy: str, *, epsilon: float, seeds: int) -> dict[str, Any
                     continue
                 made.model = BlindDense(made.model.shape, total=1.0, zeros=zeros)
                 curator.zeros, curator.strategy = zeros, made
-            errors[variant].append(table.error(release(made, curator, seed=seed), order=3))
+            own.append(table.error(release(made, curator, seed=seed), order=3))
             if variant in cells and isinstance(made.model, FactoredModel):
                 cells[variant].append(made.model.cells)
     means = {variant: statistics.mean(each) for variant, each in errors.items() if each}

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import SpecError
-
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
 

@@ -13,8 +13,8 @@ from dpcore.errors import UsageError
 from dpcore.private import Private
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Records, Source, fingerprint_key, ingest, readable_version
 from dpcore.tables.ingest.coding import UNIT_IS_ROW, read_weights
-from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.ingest.fingerprint import KEY_NAME
+from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.ingest.window import Window
 from dpcore.tables.sources.source import read_piece
 

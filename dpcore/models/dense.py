@@ -10,9 +10,9 @@ from dpcore.errors import UsageError
 from dpcore.models.model import RowCodes, Weights, checked_total
 from dpcore.models.passes import scale_along, sum_to
 from dpcore.models.systematic import Cells, sample_cells, sample_chunks
-from dpcore.zeros import NO_ZEROS, Zeros
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
+from dpcore.zeros import NO_ZEROS, Zeros
 
 MAX_CELLS = 100_000_000
 

@@ -17,9 +17,9 @@ from dpcore.models.factored import FactoredModel
 from dpcore.models.model import Weights
 from dpcore.models.refine import Functions, refine
 from dpcore.models.trends import Orders, keep_trends
-from dpcore.zeros import NO_ZEROS, Zeros
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
+from dpcore.zeros import NO_ZEROS, Zeros
 
 FIRST_TRIES, LAST_TRIES = 50, 400  # evaluations of the model
 LAST_CELL_TRIES = 4e8  # a large dense model gets fewer last tries, so that tries x cells stays below this
@@ -111,7 +111,7 @@ def last_factored(
     return keep_trends(model, evidence, functions, resolutions=model.resolutions, orders=orders)
 
 
-def fit_dense(
+def fit_dense(  # noqa: PLR0913  all that a fit depends on
     shape: Sequence[int],
     transcript: Transcript,
     *,
@@ -141,7 +141,7 @@ def fit_dense(
     return model, last_dense(model, evidence, base, orders=orders, how=how)
 
 
-def fit_factored(
+def fit_factored(  # noqa: PLR0913  all that a fit depends on
     resolutions: Resolutions,
     transcript: Transcript,
     *,

@@ -164,21 +164,26 @@ def _check_alone(
         ):
             document.mistake(_place_of(document, place, column), why)
     if len(document.mistakes) == before and all(column in attributes for column in constraint.columns):
-        for condition in (*constraint.when, *constraint.then) if isinstance(constraint, Implication) else ():
-            try:
-                condition.cells(attributes[condition.column])
-            except SpecError as error:
-                document.mistake(_place_of(document, place, condition.column), str(error))
-    if len(document.mistakes) == before and all(column in attributes for column in constraint.columns):
+        _check_cells(document, place, constraint, attributes)
+
+
+def _check_cells(document: Document, place: Place, constraint: Constraint, attributes: Mapping[str, Attribute]) -> None:
+    """Report values that a column does not have, ranges that cut bins, and a constraint that excludes nothing."""
+    before = len(document.mistakes)
+    for condition in (*constraint.when, *constraint.then) if isinstance(constraint, Implication) else ():
         try:
-            for columns, possible in constraint.tables(attributes):
-                if possible.all():
-                    names = " and ".join(f"`{column}`" for column in columns)
-                    document.mistake(
-                        place, f"the constraint on {names} excludes nothing; correct its values, or remove it"
-                    )
+            condition.cells(attributes[condition.column])
         except SpecError as error:
-            document.mistake(place, str(error))
+            document.mistake(_place_of(document, place, condition.column), str(error))
+    if len(document.mistakes) > before:
+        return
+    try:
+        for columns, possible in constraint.tables(attributes):
+            if possible.all():
+                names = " and ".join(f"`{column}`" for column in columns)
+                document.mistake(place, f"the constraint on {names} excludes nothing; correct its values, or remove it")
+    except SpecError as error:
+        document.mistake(place, str(error))
 
 
 def _undecided(document: Document, column: str, attribute: Attribute, *, ordering: bool) -> str | None:

@@ -15,12 +15,12 @@ from dpcore.models import Evidence, FactoredModel, Functions, refine
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored import BYTES_PER_CELL
 from dpcore.models.fitting import FACTORED_PER_CELL, first_factored, last_factored
-from dpcore.zeros import NO_ZEROS, Zeros
 from dpcore.resolutions import Resolutions
 from dpcore.strategies.candidates import Candidates, first_candidates
 from dpcore.strategies.grouping import coarser_versions
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.workload import Axes, Workload
+from dpcore.zeros import NO_ZEROS, Zeros
 
 # Tuned on Adult with fourteen columns, see docs/decisions/0014.
 SELECTING = Fraction(8, 100)  # the selection's share of a round's budget

@@ -13,10 +13,10 @@ from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel, Evidence, Functions, refine
 from dpcore.models.fitting import DENSE_PER_CELL, first_dense, last_dense
 from dpcore.models.trends import UNORDERED, Orders
-from dpcore.zeros import NO_ZEROS, Zeros
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.strategies.worthwhile import Budget, Choice, choose
 from dpcore.workload import Axes, Workload
+from dpcore.zeros import NO_ZEROS, Zeros
 
 # Tuned on Adult (seven columns) and on two other census and hospital tables, see docs/decisions/0006.
 SELECTING = Fraction(1, 20)  # the selection's share of a round's budget

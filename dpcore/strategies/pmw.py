@@ -10,9 +10,9 @@ from dpcore.errors import SpecError
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel
 from dpcore.models.fitting import SignedSteps, counted_total
-from dpcore.zeros import NO_ZEROS, Zeros
 from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, step_name
 from dpcore.workload import Workload
+from dpcore.zeros import NO_ZEROS, Zeros
 
 
 class Pmw(Strategy):

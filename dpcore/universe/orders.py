@@ -187,8 +187,8 @@ class _Draws:
         waiting = np.arange(len(rows))
         for attempt in range(TRIES):
             if attempt:
-                for name in found:
-                    found[name][waiting] = self._drawn(name, rows[waiting], rng)
+                for name, places in found.items():
+                    places[waiting] = self._drawn(name, rows[waiting], rng)
             drawn = {
                 name: np.where(
                     np.isnan(values[name][rows[waiting]]), np.nan, numbers(self.spreads[name].value(each[waiting]))

@@ -21,9 +21,9 @@ from dpcore.models.factored.sampling import draw_chunks, draw_rows
 from dpcore.models.factored.scopes import Scope, Scopes, inside
 from dpcore.models.factored.tree import JunctionTree, cliques_of
 from dpcore.models.model import RowCodes, Weights, checked_total
-from dpcore.zeros import NO_ZEROS, Zeros
 from dpcore.resolutions import Groups, Resolutions
 from dpcore.workload import Axes
+from dpcore.zeros import NO_ZEROS, Zeros
 
 BYTES_PER_CELL = 8
 

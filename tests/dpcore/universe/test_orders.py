@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import date, datetime
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def order(low: str, high: str) -> Order:
 
 def universe(*columns: Attribute) -> Universe:
     names = "abcdef"[: len(columns)]
-    chain = [order(low, high) for low, high in zip(names, names[1:], strict=False)]
+    chain = [order(low, high) for low, high in pairwise(names)]
     return Universe(dict(zip(names, columns, strict=True)), (*chain, *implied(chain)))
 
 
@@ -103,7 +104,7 @@ def test_orders_imply_others_and_no_circle_is_an_order() -> None:
         ("b", "d"),
         ("a", "d"),
     }
-    with pytest.raises(SpecError, match="the orders of `[abc]` form a circle; remove one of them"):
+    with pytest.raises(SpecError, match=r"the orders of `[abc]` form a circle; remove one of them"):
         implied([order("a", "b"), order("b", "c"), order("c", "a")])
     mixed = Order(low="b", high="c", violations=Violations.REPAIR)
     assert implied([order("a", "b"), mixed])[0].violations is Violations.DROP
