@@ -179,7 +179,7 @@ def _check_cells(document: Document, place: Place, constraint: Constraint, attri
         return
     try:
         for columns, possible in constraint.tables(attributes):
-            if possible.all():
+            if possible.all() and not isinstance(constraint, Order):  # an order decides within cells, too
                 names = " and ".join(f"`{column}`" for column in columns)
                 document.mistake(place, f"the constraint on {names} excludes nothing; correct its values, or remove it")
     except SpecError as error:

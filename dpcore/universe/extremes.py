@@ -120,4 +120,4 @@ def fine_places_from(column: Fine, least: Floats, *, size: int) -> npt.NDArray[n
     for _ in range(2):  # the quotient may be off by a place
         places += (places < size) & (fine_numbers(column, np.minimum(places, size - 1)) < least)
         places -= (places > 0) & (fine_numbers(column, np.maximum(places - 1, 0)) >= least)
-    return places
+    return np.asarray(places)

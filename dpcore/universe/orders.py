@@ -100,7 +100,7 @@ def implied(orders: Sequence[Order]) -> list[Order]:
     [('a', 'c')]
     """
     known = {(each.low, each.high): each.violations for each in orders}
-    found: dict[Columns, Violations] = dict(known)
+    found = dict(known)
     while more := {
         (low, high): max(first, second, key=lambda policy: policy is Violations.DROP)
         for (low, middle), first in found.items()
@@ -162,12 +162,12 @@ class _Draws:
 
     def wrong(self, values: Mapping[str, Floats]) -> npt.NDArray[np.bool_]:
         """Tell which rows are not in order. Nulls are not numbers, and are in every order."""
-        return np.logical_or.reduce([values[each.low] > values[each.high] for each in self.orders])
+        return np.asarray(np.logical_or.reduce([values[each.low] > values[each.high] for each in self.orders]))
 
     def feasible(self, values: Mapping[str, Floats]) -> npt.NDArray[np.bool_]:
         """Tell which rows have values in order in their intervals."""
         low, high = self._ends(slice(None), values)
-        return ~np.logical_or.reduce([low[each.low] > high[each.high] for each in self.orders])
+        return ~np.asarray(np.logical_or.reduce([low[each.low] > high[each.high] for each in self.orders]))
 
     def _ends(self, rows: Any, values: Mapping[str, Floats]) -> tuple[dict[str, Floats], dict[str, Floats]]:
         """Return the lowest and the highest number of each interval; not a number for nulls."""
@@ -208,7 +208,7 @@ class _Draws:
         before, after = spread.below(start), spread.below(stop)
         places = spread.quantile(before + rng.random(len(rows)) * (after - before))
         last = stop - 1 if spread.whole else np.nextafter(stop, -np.inf)
-        return np.clip(places, start, last)
+        return np.asarray(np.clip(places, start, last))
 
     def _one_by_one(
         self, rows: npt.NDArray[np.intp], values: Mapping[str, Floats], rng: np.random.Generator

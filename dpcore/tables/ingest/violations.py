@@ -60,7 +60,7 @@ class _Table:
         columns = [codes[column] for column in self.columns]
         known = np.logical_and.reduce([each >= 0 for each in columns])
         allowed: Rows = self.possible[tuple(np.where(known, each, 0) for each in columns)]
-        return known & ~allowed
+        return np.asarray(known & ~allowed)
 
 
 @dataclass(frozen=True, eq=False)

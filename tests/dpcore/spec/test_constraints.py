@@ -85,6 +85,12 @@ def test_the_manifest_restores_the_constraints_and_the_hash_includes_them(tmp_pa
         ("  - impossible: {sex: {mn: 3}}\n", "11:18: `sex` must be a value, a list of values, or a range"),
         ("  - impossible: {sex: M, age: {min: 150}}\n", "11:5: the constraint on `sex` and `age` excludes nothing"),
         ("  - impossible: {sex: M, pregnant: null}\n", "`pregnant` has no nulls"),
+        (
+            "  - {order: age <= income}\n  - {order: income <= age}\n",
+            "12:5: the orders of `age` form a circle; remove one of",
+        ),
+        ("  - {order: age < income}\n", "11:6: `order` must be two or more columns with <= between them"),
+        ("  - {order: age <= sex}\n", "11:5: `age` and `sex` have no common order; name two numbers"),
         ("  3\n", "10:1: `constraints` must be a list"),
     ],
 )
