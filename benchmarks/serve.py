@@ -66,7 +66,7 @@ def questions() -> list[str]:
     ]
 
 
-def client(number: int, ports: dict[str, int], token: str, rounds: int, start: Barrier, out: Any) -> None:  # noqa: PLR0913
+def client(number: int, *, ports: dict[str, int], token: str, rounds: int, start: Barrier, out: Any) -> None:  # noqa: PLR0913
     """Ask in turn, and return the seconds of each request."""
     own = questions()[number::8]
     seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
@@ -112,9 +112,8 @@ def measure(folder: Path, *, clients: int, rounds: int) -> dict[str, Any]:
         for port in ports.values():
             _wait_for(port)
         start, out = context.Barrier(clients), context.Queue()
-        asking = [
-            context.Process(target=client, args=(number, ports, token, rounds, start, out)) for number in range(clients)
-        ]
+        told = {"ports": ports, "token": token, "rounds": rounds, "start": start, "out": out}
+        asking = [context.Process(target=client, args=(number,), kwargs=told) for number in range(clients)]
         for each in asking:
             each.start()
         found = [out.get(timeout=600) for _ in asking]

@@ -22,6 +22,7 @@ from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Changes, Declaration, changed
 from dpcore.steward.registry import SPEC_SUFFIXES, declared
 from flows.form import Delta, Epsilon, Note, ReleaseName, Rows, StrategyName, WorkloadSize
+from flows.pages.announcements import announce_release
 from flows.pages.artifacts import Watch, publish_report
 from flows.tasks.approval import await_approval
 from flows.tasks.cluster import prefect_cluster
@@ -46,6 +47,12 @@ def choose_limit(run_id: str, after: Before) -> Done:
 def check_rows(run_id: str, after: Before) -> Done:
     """Measure the number of rows first, and end the run if the spec expects a different one."""
     return steps.check_rows(run_id, after)
+
+
+@private_task(name="learn-sizes")
+def learn_sizes(run_id: str, after: Before) -> Done:
+    """Learn how many rows persons have, to keep the rows of synthetic persons together."""
+    return steps.learn_sizes(run_id, after)
 
 
 @private_task(name="discover")
@@ -110,8 +117,10 @@ def settle(run_id: str, after: Done) -> Outcome:
 
 @private_task(name="report")
 def report(run_id: str, outcome: Outcome, note: str) -> Outcome:
-    """Write the pages of the run."""
-    publish_report(opened(run_id).report(), note=note)
+    """Write the pages of the run, and announce its release to automations."""
+    found = opened(run_id).report()
+    publish_report(found, note=note)
+    announce_release(found)
     return outcome
 
 
@@ -119,6 +128,7 @@ TASKS = Steps(
     reserve=reserve,
     choose_limit=choose_limit,  # if the spec says `max_rows_per_unit: auto`
     check_rows=check_rows,  # if the spec declares how many rows it expects
+    learn_sizes=learn_sizes,  # if the spec keeps the rows of synthetic persons together
     discover=discover,  # if the spec leaves values to be discovered
     ingest=ingest,
     histogram=histogram,

@@ -21,6 +21,7 @@ _HEADINGS = {
     "PrivacySpec": "## `privacy`",
     "WeightSpec": "### `privacy.weight`",
     "BlocksSpec": "## `blocks`",
+    "PersonsSpec": "## `persons`",
     "CategoricalSpec": "## `universe`: a column of type `categorical`",
     "BooleanSpec": "## `universe`: a column of type `boolean`",
     "IntegerSpec": "## `universe`: a column of type `integer`",

@@ -13,7 +13,7 @@ from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, fig
 from dpcore.reporting.ratings import percent
 from dpcore.runs.planning.grounds import MOST_ROWS
 from dpcore.runs.planning.limits import PlannedLimit
-from dpcore.runs.planning.plan import Plan, PlannedRounds, PlannedTotal, plan_run
+from dpcore.runs.planning.plan import Plan, PlannedPersons, PlannedRounds, PlannedTotal, plan_run
 from dpcore.runs.planning.scope import PlannedDiscovery
 from dpcore.runs.planning.target import Target, epsilon_for
 from dpcore.spec import Declaration, load_spec
@@ -97,6 +97,7 @@ def _lines(plan: Plan, *, everything: bool) -> list[str]:
         *_budget_lines(plan),
         *([] if plan.limits is None else _limit_lines(plan.limits)),
         *([] if plan.expects is None else [_expected_rows(plan.expects)]),
+        *([] if plan.persons is None else [_persons(plan.persons)]),
         *map(_discovery, plan.discovers),
         "",
         *column_lines(plan, every=everything),
@@ -168,6 +169,14 @@ def _expected_rows(total: PlannedTotal) -> str:
     return (
         f"expects    {total.least:,} to {total.most:,} rows: the run first measures the total, for {percent(total.share)} of the budget, with noise "
         f"{total.noise:.1f}; it stops if the noisy total is more than {math.ceil(total.margin):,} outside"
+    )
+
+
+def _persons(persons: PlannedPersons) -> str:
+    agree = f", which agree in {', '.join(persons.constant)}" if persons.constant else ""
+    return (
+        f"persons    the rows of one synthetic {persons.unit} stay together{agree}: the run learns how many rows each {persons.unit} has, for "
+        f"{percent(persons.share)} of the budget, with noise {persons.noise:.1f} in each number of persons"
     )
 
 

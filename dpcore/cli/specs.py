@@ -133,6 +133,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
         f"universe   {cells(universe.size)} cells\n"
         f"{_discovery_line(declaration)}"
         f"{_limit_line(declaration)}"
+        f"{_persons_line(declaration)}"
         f"workload   {_workload_summary(declaration)}\n"
         f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_strategy_reason(declaration)}\n"
         f"spends     epsilon {at_most(privacy.epsilon)}, delta {at_most(privacy.delta)}, from account {declaration.spec.dataset}{_blocks_option(declaration)}\n"
@@ -147,6 +148,15 @@ def _limit_line(declaration: Declaration) -> str:
         return ""
     unit, share = declaration.protection.unit, at_most(float(100 * declaration.limiting))
     return f"limit      {AUTO_LIMITS[0]} to {AUTO_LIMITS[-1]} rows of each {unit}, chosen by the run for {share} % of the budget\n"
+
+
+def _persons_line(declaration: Declaration) -> str:
+    """Say that the rows of one synthetic person stay together, and what learning their number costs."""
+    if declaration.spec.persons is None:
+        return ""
+    agree = f", and agree in {', '.join(declaration.constant)}" if declaration.constant else ""
+    share = at_most(float(100 * declaration.grouping))
+    return f"persons    the rows of one synthetic {declaration.protection.unit} stay together{agree}; {share} % of the budget\n"
 
 
 def _discoverable_cells(attribute: Attribute) -> str:

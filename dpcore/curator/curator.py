@@ -68,8 +68,8 @@ class Curator:
         self._protection = protection
         self._received = None
 
-    def measure_units(self, step: str, *, share: Fraction) -> Measurement:
-        """Measure counts of units, of which the received histogram must consist: each unit adds one to one count.
+    def measure_units(self, step: str, *, axis: int = 0, share: Fraction) -> Measurement:
+        """Measure counts of units, of which the received histogram must consist: each unit adds one to one count along an axis.
 
         Sensitivity: 1 in every norm if one unit is added or removed; L1 = 2, L2 = sqrt(2) if it is replaced. It depends on no limit.
         """
@@ -79,7 +79,7 @@ class Curator:
                 self._amount(share), currency=self._currency, protection=self._protection.of_one_answer
             )
 
-        return self._measure(step, mechanism, (0,), cell=None)
+        return self._measure(step, mechanism, (axis,), cell=None)
 
     def receive(self, histogram: Histogram, *, lease: Lease) -> None:
         """Accept the private counts, and the lease under which the run is charged for using them."""

@@ -2,7 +2,7 @@
 
 from dpcore.release.covered import BlocksStatement, state_blocks
 from dpcore.release.dataset_folder import release_id
-from dpcore.release.draft import Codes, Draft, Judgement, SyntheticRows
+from dpcore.release.draft import Codes, Draft, Judgement, Persons, SyntheticRows
 from dpcore.release.integrity import MANIFEST
 from dpcore.release.ownership import adopt_folder, check_owner, claim_folder
 from dpcore.release.publishing import Published, check_writable
@@ -19,6 +19,7 @@ __all__ = [
     "Codes",
     "Draft",
     "Judgement",
+    "Persons",
     "Published",
     "Statement",
     "SyntheticRows",

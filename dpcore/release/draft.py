@@ -1,8 +1,8 @@
 """The content of a release before it is written."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dpcore.descent import Finding
 from dpcore.measurements import Measurement
+from dpcore.models.persons import NoisyPersons, PersonSizes
 from dpcore.release.statement import Statement
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.portrait import Portrait
@@ -19,12 +20,45 @@ from dpcore.spec import Declaration
 Codes = Sequence[npt.NDArray[np.integer[Any]]]
 
 
+@dataclass(frozen=True)
+class Persons:
+    """What is known about the persons of a release.
+
+    Attributes:
+        column: The name of the id column.
+        constant: The columns that have one value for each person.
+        sizes: How many rows persons have, as it was measured.
+        spent: The price of these measurements, as a share of the run's budget.
+        seed: The public seed for dividing the rows into persons.
+    """
+
+    column: str
+    constant: tuple[str, ...]
+    sizes: PersonSizes
+    spent: float
+    seed: int
+
+    @classmethod
+    def told(cls, manifest: Mapping[str, Any], *, seed: int) -> Self | None:
+        """Return the persons that a manifest describes, to be divided anew; None if its release has no ids."""
+        told = manifest.get("persons")
+        if told is None:
+            return None
+        by_size, by_class = (NoisyPersons(tuple(each["numbers"]), each["noise"]) for each in told["measured"].values())
+        sizes = PersonSizes(by_size, by_class)
+        return cls(told["column"], tuple(told["constant"]), sizes, spent=told["spent"], seed=seed)
+
+
 @dataclass(frozen=True, eq=False)
 class SyntheticRows:
-    """The rows of a release, as codes. `chunks` draws them chunk by chunk, and yields the same rows on every call."""
+    """The rows of a release, as codes. `chunks` draws them chunk by chunk, and yields the same rows on every call.
+
+    With `persons`, they are divided into synthetic persons when they are written.
+    """
 
     count: int
     chunks: Callable[[], Iterator[Codes]]
+    persons: Persons | None = None
 
 
 @dataclass(frozen=True, eq=False)

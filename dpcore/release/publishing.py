@@ -33,6 +33,7 @@ from dpcore.release.integrity import (
     read_manifest,
 )
 from dpcore.release.measured import MEASUREMENTS, measurement_schema, measurement_tables
+from dpcore.release.persons import PersonRows
 from dpcore.release.versions import version_of
 from dpcore.reporting.portrait import Portrait
 from dpcore.spec.described import describe_universe
@@ -231,10 +232,14 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
     universe = draft.declaration.universe
     measured = measurement_tables(universe, draft.measurements, draft.resolutions)
     schema = measurement_schema(universe, draft.measurements, draft.resolutions)
+    grouped = None if draft.rows.persons is None else PersonRows(draft.rows.persons, universe)
+    rows_schema = universe.schema if grouped is None else grouped.schema
     files = [
-        _write_parquet(folder, "data/part-00000.parquet", _decoded(draft), universe.schema.with_metadata(footer)),
+        _write_parquet(folder, "data/part-00000.parquet", _decoded(draft, grouped), rows_schema.with_metadata(footer)),
         _write_parquet(folder, MEASUREMENTS, measured, schema.with_metadata({**schema.metadata, **footer})),
     ]
+    if grouped is not None:
+        draft = replace(draft, warnings=tuple(dict.fromkeys((*draft.warnings, *grouped.warnings()))))
     judgement = None
     if draft.uncertainty is not None:
         table, options = draft.uncertainty(int(UNCERTAINTY_BYTES * files[1]["bytes"]))
@@ -245,7 +250,7 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
             schema = judgement.errors.schema.with_metadata(footer)
             files.append(_write_parquet(folder, ERRORS, iter([judgement.errors]), schema, **_for_floats(schema)))
     portrait = None if judgement is None else judgement.portrait
-    files.append(_write_text(folder, "card.html", card(draft, files=files, portrait=portrait)))
+    files.append(_write_text(folder, "card.html", card(draft, files=files, portrait=portrait, persons=grouped)))
     manifest = {
         "format": 1,
         "dataset": draft.declaration.spec.dataset,
@@ -254,10 +259,11 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
         "rows": draft.rows.count,
         "warnings": list(draft.warnings),
         "privacy": draft.statement.to_json(),
-        "columns": {field.name: str(field.type) for field in universe.schema},
+        "columns": {field.name: str(field.type) for field in rows_schema},
         "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source", "engine"}),
         "discovered": [asdict(each) for each in draft.findings],
         "universe": describe_universe(draft.declaration),
+        **({} if grouped is None else {"persons": grouped.to_json()}),
         "strategy": draft.declaration.strategy.name,
         "rounds": [asdict(each) for each in draft.rounds],
         **({} if portrait is None else {"errors": _listed_errors(portrait)}),
@@ -298,9 +304,12 @@ def _for_floats(schema: pa.Schema) -> dict[str, Any]:
     return {"use_dictionary": others, "column_encoding": dict.fromkeys(floats, "BYTE_STREAM_SPLIT")}
 
 
-def _decoded(draft: Draft) -> Iterator[pa.Table]:
+def _decoded(draft: Draft, grouped: PersonRows | None) -> Iterator[pa.Table]:
     """Yield the rows as values, one row group at a time, so that memory does not depend on their number."""
     universe, rng = draft.declaration.universe, np.random.default_rng(draft.seed)
+    if grouped is not None:
+        yield from grouped.tables(draft.rows, rng, most_rows=ROWS_PER_GROUP)
+        return
     for chunk in draft.rows.chunks():
         for start in range(0, len(chunk[0]), ROWS_PER_GROUP):
             yield universe.decode([axis[start : start + ROWS_PER_GROUP] for axis in chunk], rng)

@@ -16,6 +16,7 @@ from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency, budget_of, epsilon_of
 from dpcore.release import adopt_folder
 from dpcore.reporting import formatting as wording
+from dpcore.runs.person_sizes import STEPS as SIZES_STEPS
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, strategy_for
 from dpcore.universe import Categorical, Universe
@@ -80,7 +81,7 @@ def amount_to_reserve(
     privacy = declaration.spec.privacy
     epsilon = f"epsilon {wording.at_most(privacy.epsilon)}"
     answers = strategy.answers + sum(descent.levels for descent in declaration.descents().values())
-    answers += (declaration.limiting > 0) + (declaration.totalling > 0)
+    answers += (declaration.limiting > 0) + (declaration.totalling > 0) + len(SIZES_STEPS) * (declaration.grouping > 0)
     shared = LEAST_AMOUNT * answers
     to_share = wording.at_most(epsilon_of(shared, currency=currency, delta=privacy.delta))
     try:
@@ -125,7 +126,8 @@ def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
     strategies = [strategy, *map(strategy_for, fewest)]
     left = 1 - declaration.discovering - declaration.checking
     levels = (descent.share / descent.levels for descent in descents.values())
-    early = (share or Fraction(1) for share in (declaration.limiting, declaration.totalling))
+    sizes = declaration.grouping / len(SIZES_STEPS)
+    early = (share or Fraction(1) for share in (declaration.limiting, declaration.totalling, sizes))
     return min(*(left * each.smallest_share for each in strategies), *levels, *early)
 
 

@@ -199,7 +199,7 @@ class Publication:
             manifest=str(without_links(folder) / MANIFEST) if record else None,
             manifest_sha256=self.published.manifest_sha256 if record else None,
         )
-        for warning in self.draft.warnings:
+        for warning in self._warnings:
             progress.warning("warning: %s", warning)
         return self.outcome()
 
@@ -224,8 +224,13 @@ class Publication:
             remaining_epsilon=next_epsilon(account, balance.remaining),
             blocks=payer.blocks,
             new_block_epsilon=new_block_epsilon(account),
-            warnings=self.draft.warnings,
+            warnings=self._warnings,
         )
+
+    @property
+    def _warnings(self) -> tuple[str, ...]:
+        """The warnings as they were published. Some are known only once the rows are written."""
+        return tuple(self.published.manifest["warnings"])
 
     def report(self) -> Report:
         """Return the report of the settled run, from its ledger and the manifest as it was written."""

@@ -12,7 +12,7 @@ from dpcore.spec import Declaration
 from dpcore.tables.engines import Engine
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
-from dpcore.tables.ingest.tally import TALLY
+from dpcore.tables.ingest.tally import EDGES, tally_universe
 from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.ingest.window import Window
 from dpcore.tables.sources.source import check_columns, check_types
@@ -56,9 +56,9 @@ class Reading:
         reading._declaration = declaration  # noqa: SLF001  its own copy
         return reading
 
-    def tally(self, universe: Universe) -> Histogram:
-        """Count the units by their number of rows in a universe. Each unit adds one to one count."""
-        return self.count_records(self.records(universe, tallies=True), TALLY)
+    def tally(self, universe: Universe, *, edges: tuple[int, ...] = EDGES) -> Histogram:
+        """Count the units by their number of rows in a universe, between these edges. Each unit adds one to one count."""
+        return self.count_records(self.records(universe, tallies=True, edges=edges), tally_universe(edges))
 
     def count(self, universe: Universe) -> Histogram:
         """Read the columns of a universe and count them."""
@@ -72,7 +72,7 @@ class Reading:
         """Renew the lease, if a third of it is over."""
         self.lease = self._ledger.renew(self.lease)
 
-    def records(self, universe: Universe, *, tallies: bool = False) -> Private:
+    def records(self, universe: Universe, *, tallies: bool = False, edges: tuple[int, ...] = EDGES) -> Private:
         """Read and encode the columns of a universe, or only count the rows of each unit in it.
 
         A failure before the first row refunds the reservation; a later failure keeps it.
@@ -80,9 +80,15 @@ class Reading:
         Raises:
             SourceError: If the table cannot be read.
         """
-        protection = self._declaration.protection
-        rules = Rules.of(self._declaration.universe)
-        coding = Coding(universe=universe, protection=protection, window=self._window, tallies=tallies, rules=rules)
+        coding = Coding(
+            universe=universe,
+            protection=self._declaration.protection,
+            window=self._window,
+            tallies=tallies,
+            edges=edges,
+            constant=self._declaration.constant,
+            rules=Rules.of(self._declaration.universe),
+        )
         try:
             self._table.engine.connect()
             self._check_headers(coding)

@@ -31,6 +31,7 @@ class Reserved:
     checks_rows: bool
     discovers: bool
     chooses_limit: bool = False
+    groups_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Steps:
     reserve: Callable[[str], Reserved]
     choose_limit: Callable[[str, Before], Done]
     check_rows: Callable[[str, Before], Done]
+    learn_sizes: Callable[[str, Before], Done]
     discover: Callable[[str, Before], Done]
     ingest: Callable[[str, Before], Done]
     histogram: Callable[[str, Done], Done]
@@ -85,6 +87,8 @@ def in_order(run_id: str, steps: Steps, *, after_learning: Callable[[], None] = 
         done = steps.choose_limit(run_id, done)
     if reserved.checks_rows:
         done = steps.check_rows(run_id, done)
+    if reserved.groups_rows:
+        done = steps.learn_sizes(run_id, done)
     if reserved.discovers:
         done = steps.discover(run_id, done)
     done = steps.ingest(run_id, done)
@@ -152,7 +156,12 @@ def reserve(run_id: str) -> Reserved:
     """Reserve the whole budget of the run, or raise."""
     run = opened(run_id)
     run.reserve()
-    return Reserved(checks_rows=run.expects_rows, discovers=run.discovers, chooses_limit=run.lacks_limit)
+    return Reserved(
+        checks_rows=run.expects_rows,
+        discovers=run.discovers,
+        chooses_limit=run.lacks_limit,
+        groups_rows=run.groups_rows,
+    )
 
 
 def choose_limit(run_id: str, _after: Before) -> Done:
@@ -164,6 +173,12 @@ def choose_limit(run_id: str, _after: Before) -> Done:
 def check_rows(run_id: str, _after: Before) -> Done:
     """Buy the noisy number of rows, and end the run if it is not as expected."""
     opened(run_id).check_rows()
+    return Done()
+
+
+def learn_sizes(run_id: str, _after: Before) -> Done:
+    """Learn how many rows persons have, to keep the rows of synthetic persons together."""
+    opened(run_id).learn_sizes()
     return Done()
 
 
@@ -242,6 +257,7 @@ PLAIN = Steps(
     reserve=reserve,
     choose_limit=choose_limit,
     check_rows=check_rows,
+    learn_sizes=learn_sizes,
     discover=discover,
     ingest=ingest,
     histogram=histogram,

@@ -14,11 +14,13 @@ from dpcore.curator.curator import Curator
 from dpcore.errors import DpflowError, RowsUnexpected, UsageError
 from dpcore.ledger import Account, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
+from dpcore.models.persons import PersonSizes
 from dpcore.object_store import AnyPath
 from dpcore.places import places_of_spec
 from dpcore.private import Private
 from dpcore.release import (
     ChosenLimit,
+    Persons,
     SyntheticRows,
     check_owner,
     check_writable,
@@ -34,6 +36,8 @@ from dpcore.reporting.outcome import Outcome, Report, Round, without
 from dpcore.runs.discovery import Discovery
 from dpcore.runs.expected_rows import STEP, NoisyTotal, open_universe, unexpected_sentence, weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, claim_of, paying_account, total_noise
+from dpcore.runs.person_sizes import STEPS as SIZES_STEPS
+from dpcore.runs.person_sizes import learn_sizes
 from dpcore.runs.planning.plan import warning_before
 from dpcore.runs.publication import Material, Payer, Publication, draft_of
 from dpcore.runs.reading import Reading, Table
@@ -100,6 +104,7 @@ class Synthesis:
         self._published: Publication | None = None
         self._counted: Private | None = None
         self._total: tuple[Measurement, ...] = ()
+        self._sizes = PersonSizes.of_one()
 
     def requested(self) -> int:
         """Return the amount the run may spend. Raise if it is too small for the planned measurements."""
@@ -254,6 +259,21 @@ class Synthesis:
         return measured
 
     @property
+    def groups_rows(self) -> bool:
+        """Whether the rows of one synthetic person are kept together."""
+        return self.declaration.spec.persons is not None
+
+    def learn_sizes(self) -> None:
+        """Buy noisy numbers of persons, by how many of their rows count."""
+        granted = self._stages.granted
+        reading, declaration = granted.reading, granted.plan.declaration
+        self._sizes = learn_sizes(declaration, self.curator, reading)
+        if self._counted is not None and reading is not None:
+            # The curator holds counts of persons now, instead of the rows that `check_rows` has counted.
+            self.curator.receive(reading.count_records(self._counted, declaration.universe), lease=reading.lease)
+        progress.info("the noisy number of persons is %d", sum(self._sizes.by_class.numbers))
+
+    @property
     def discovers(self) -> bool:
         """Whether the spec leaves values to be discovered in the data."""
         return bool(self._stages.plan.declaration.descents())
@@ -328,7 +348,20 @@ class Synthesis:
         wanted = self.declaration.spec.output.rows
         count = max(0, round(self.strategy.total)) if wanted == "noisy" else wanted
         model, seed = self.strategy.model, self._seed("rows")
-        return SyntheticRows(count, chunks=lambda: model.row_chunks(count, rng=np.random.default_rng(seed)))
+        return SyntheticRows(
+            count,
+            chunks=lambda: model.row_chunks(count, rng=np.random.default_rng(seed)),
+            persons=self._persons(),
+        )
+
+    def _persons(self) -> Persons | None:
+        """Return how the rows are divided into persons, if the spec keeps their rows together."""
+        persons = self.declaration.spec.persons
+        if persons is None:
+            return None
+        paid = self.curator.price(step for step in SIZES_STEPS if self.curator.answered(step))
+        spent = paid / self.ledger.run(self.run_id).reserved
+        return Persons(persons.rows_of, persons.constant, self._sizes, spent=spent, seed=self._seed("persons"))
 
     def publish(self, rows: SyntheticRows) -> AnyPath:
         """Write the release and publish it atomically. A worker that has lost its lease publishes nothing."""

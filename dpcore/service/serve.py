@@ -2,6 +2,7 @@
 
 import ipaddress
 import logging
+import math
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -41,6 +42,8 @@ def serve(  # noqa: PLR0913  what is served, where, and how fast
         raise UsageError(
             f"at {host} other machines can reach the service; say under which host name, with --name, and put TLS in front"
         )
+    if not (math.isfinite(rate) and rate > 0):
+        raise UsageError("the rate must be above 0: so many requests a second may an analyst send")
     with ExitStack() as stack:
         listening = stack.enter_context(_listening(host, port))
         own = listening.getsockname()[1]
@@ -74,13 +77,14 @@ def _config(gate: Gate) -> uvicorn.Config:
 
 def _listening(host: str, port: int) -> socket.socket:
     """Listen before anything is opened, so that no other program can take the port meanwhile."""
+    unusable = UsageError(f"cannot listen on {host}, port {port}; choose another address or port, or 0 for a free port")
+    if not 0 <= port < 2**16:
+        raise unusable
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
-    except (OSError, OverflowError):
-        raise UsageError(
-            f"cannot listen on {host}, port {port}; choose another address or port, or 0 for a free port"
-        ) from None
+    except OSError:
+        raise unusable from None
 
 
 def _is_loopback(host: str) -> bool:

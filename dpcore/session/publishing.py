@@ -23,6 +23,7 @@ from dpcore.release import (
     MANIFEST,
     ChosenLimit,
     Draft,
+    Persons,
     SyntheticRows,
     claim_folder,
     live_numbers,
@@ -118,7 +119,11 @@ def _draft(
 
     return Draft(
         declaration=_discovered(declaration, release),
-        rows=SyntheticRows(count, chunks=lambda: release.model.row_chunks(count, rng=np.random.default_rng(seed))),
+        rows=SyntheticRows(
+            count,
+            chunks=lambda: release.model.row_chunks(count, rng=np.random.default_rng(seed)),
+            persons=Persons.told(told, seed=_seed("persons", run.id)),
+        ),
         measurements=release.measurements,
         resolutions=release.resolutions,
         rounds=[Round(**{**each, "columns": tuple(each["columns"])}) for each in told["rounds"]],

@@ -22,6 +22,8 @@ from dpcore.spec.constraints import check_constraints, constraints_of
 from dpcore.spec.discover import check_shares
 from dpcore.spec.document import Document, read_document
 from dpcore.spec.marks import MARK, is_reported, report_marks
+from dpcore.spec.parts import MOST_SHARE
+from dpcore.spec.persons import check_persons
 from dpcore.spec.release import AUTO, AdaptiveSpec, AttributeSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
 from dpcore.spec.shares import usual_share
@@ -101,8 +103,8 @@ class Declaration:
 
     @property
     def checking(self) -> Fraction:
-        """The share of the budget for all that is measured before discovery: the rows per unit and the total, if the spec asks for them."""
-        return self.limiting + self.totalling
+        """The share of the budget for all that is measured before discovery, if the spec asks for it: rows per unit, total, persons."""
+        return self.limiting + self.totalling + self.grouping
 
     @property
     def totalling(self) -> Fraction:
@@ -113,6 +115,16 @@ class Declaration:
     def limiting(self) -> Fraction:
         """The share of the budget for the histogram of rows per unit; 0 without `max_rows_per_unit: auto`."""
         return LIMITING if self.spec.privacy.max_rows_per_unit == AUTO else Fraction(0)
+
+    @property
+    def grouping(self) -> Fraction:
+        """The share of the budget for learning how many rows persons have; 0 if the spec does not keep their rows together."""
+        return Fraction(0) if self.spec.persons is None else self.spec.persons.part
+
+    @property
+    def constant(self) -> tuple[str, ...]:
+        """The columns that are declared to have one value for each person."""
+        return () if self.spec.persons is None else self.spec.persons.constant
 
     @property
     def lacks_limit(self) -> bool:
@@ -232,6 +244,11 @@ def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
     check_workload(document, attributes)
     check_blocks(document, attributes)
     check_constraints(document, attributes)
+    check_persons(document, attributes)
+    if document.data.get("persons") and document.data.get("constraints"):
+        document.mistake(
+            ("constraints",), "`constraints` cannot be declared together with `persons`; remove one of the two"
+        )
     _check_strategy(document)
     if spec is not None:
         bought = {name: getattr(part, "discover", None) or part for name, part in spec.universe.items()}
@@ -241,7 +258,15 @@ def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
     if spec is None:
         raise SpecError(f"{path}: the spec is not valid; compare it with `dpflow init DATASET`")
     universe = Universe(attributes, constraints_of(spec.constraints))
-    return declare(spec, universe=universe, path=Path(path))
+    declaration = declare(spec, universe=universe, path=Path(path))
+    if declaration.discovering + declaration.grouping > MOST_SHARE and declaration.grouping:
+        document.mistake(
+            ("persons",),
+            f"`persons` and the columns found in the data together take {float(declaration.discovering + declaration.grouping):.3g} of the "
+            f"budget; write a smaller `share`, so that it is at most {MOST_SHARE:g}, because the release needs the rest",
+        )
+        document.raise_mistakes()
+    return declaration
 
 
 def declare(spec: ReleaseSpec, *, universe: Universe, path: Path) -> Declaration:

@@ -13,6 +13,7 @@ from dpcore.spec.days import DateSpec, DatetimeSpec
 from dpcore.spec.engine import EngineSpec
 from dpcore.spec.numbers import IntegerSpec, NumberSpec
 from dpcore.spec.parts import Finite, SpecPart
+from dpcore.spec.persons import PersonsSpec
 from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec
 
@@ -167,6 +168,10 @@ class ReleaseSpec(SpecPart):
     privacy: PrivacySpec
     blocks: BlocksSpec | None = Field(
         None, description="a separate budget for each period of time; default: one for the whole table"
+    )
+    persons: PersonsSpec | None = Field(
+        None,
+        description="keep the rows of one synthetic person together, by a synthetic id; default: every row stands alone",
     )
     universe: Annotated[dict[str, AttributeSpec], Field(min_length=1)] = Field(
         description="the columns to release, with all the values that each may have"

@@ -14,6 +14,7 @@ from dpcore.spec.discover import DiscoverBins, DiscoverValues
 from dpcore.spec.document import Place
 from dpcore.spec.engine import EngineSpec
 from dpcore.spec.numbers import IntegerSpec, NumberSpec
+from dpcore.spec.persons import PersonsSpec
 from dpcore.spec.release import MOST_ROWS, STRATEGIES, OutputSpec, PrivacySpec, ReleaseSpec, WeightSpec
 from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import LIST, MOST_COLUMNS, NUMBER, PLAIN, WEIGHTED, MarginalSpec, WorkloadSpec
@@ -33,6 +34,7 @@ _SECTIONS: Mapping[Place, type[BaseModel]] = {
     ("privacy",): PrivacySpec,
     ("privacy", "weight"): WeightSpec,
     ("blocks",): BlocksSpec,
+    ("persons",): PersonsSpec,
     ("engine",): EngineSpec,
     ("workload",): WorkloadSpec,
     ("output",): OutputSpec,
@@ -62,6 +64,8 @@ _EXAMPLES = {
     "alphabet": 'alphabet: "0123456789.EV"',
     "bins": "bins: 20",
     "share": "share: 0.1",
+    "rows_of": "rows_of: patient_id",
+    "constant": "constant: [sex, birth_year]",
 }
 _WANTED = {
     "int_type": "must be a whole number",

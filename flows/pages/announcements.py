@@ -1,7 +1,8 @@
-"""Events about accounts, for automations: how much of an account is used, and, once, that it has passed 80 % of its budget."""
+"""Events for automations: how much of an account is used, once that it has passed 80 % of its budget, and each release that was published."""
 
 import logging
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -10,10 +11,13 @@ from prefect.exceptions import ObjectAlreadyExists
 from prefect.variables import Variable
 
 from dpcore import Account, Balance
+from dpcore.object_store import any_path
+from dpcore.reporting.outcome import Report
 from dpcore.reporting.plots import MARK
 from flows.pages.keys import key
 
 USED, PASSED = "dpflow.account.used", "dpflow.account.passed"
+PUBLISHED = "dpflow.release.published"
 _REMEMBERED = 20
 
 progress = logging.getLogger("dpcore.progress")
@@ -42,20 +46,43 @@ def announce(account: Account, balance: Balance, *, ledger: str) -> None:
     }
     emit_event(USED, resource=resource, payload=payload)
     crossing = uuid5(NAMESPACE_URL, f"dpflow:{ledger}:{account.name}:{balance.cap}")
-    if balance.used < MARK * balance.cap or str(crossing) in _announced(account.name):
+    if balance.used < MARK * balance.cap or str(crossing) in _announced("passed", account.name):
         return
     progress.info("account %s: %g %% of its budget is used", account.name, percent)
     emit_event(PASSED, resource=resource, payload=payload | {"mark": round(100 * MARK)}, id=crossing)
-    _remember(account.name, crossing)
+    _remember("passed", account.name, crossing)
 
 
-def _announced(account: str) -> list[str]:
-    found: Any = Variable.get(key("passed", account), default=[])
+def announce_release(report: Report) -> None:
+    """Emit, once, that a release was published, with its path and its statement of privacy. All of it is in the manifest, which is public.
+
+    The id is derived from the ledger and the run, which has one release. It is remembered like that of a crossing, so a run that is retried
+    after it has published announces nothing again.
+    """
+    outcome, dataset = report.outcome, report.account.name
+    published = uuid5(NAMESPACE_URL, f"dpflow:{report.privacy['ledger']}:published:{outcome.run}")
+    if str(published) in _announced("published", dataset):
+        return
+    path = any_path(outcome.release)
+    payload = {
+        "dataset": dataset,
+        "release": path.name,
+        "path": str(path.absolute() if isinstance(path, Path) else path),
+        "rows": outcome.rows,
+        "privacy": dict(report.privacy),
+    }
+    resource = {"prefect.resource.id": f"dpflow.dataset.{dataset}", "prefect.resource.name": dataset}
+    emit_event(PUBLISHED, resource=resource, payload=payload, id=published)
+    _remember("published", dataset, published)
+
+
+def _announced(what: str, name: str) -> list[str]:
+    found: Any = Variable.get(key(what, name), default=[])
     return [str(each) for each in found] if isinstance(found, list) else []
 
 
-def _remember(account: str, crossing: UUID) -> None:
-    latest = [*_announced(account), str(crossing)][-_REMEMBERED:]
-    # Two runs that cross at once may both create the variable. They write the same crossing, so the second can be dropped.
+def _remember(what: str, name: str, event: UUID) -> None:
+    latest = [*_announced(what, name), str(event)][-_REMEMBERED:]
+    # Two runs that announce at once may both create the variable. A crossing is then the same, so the second can be dropped.
     with suppress(ObjectAlreadyExists):
-        Variable.set(key("passed", account), latest, tags=["dpflow"], overwrite=True)
+        Variable.set(key(what, name), latest, tags=["dpflow"], overwrite=True)

@@ -242,6 +242,28 @@ def test_a_histogram_of_rows_for_the_price_of_one_of_units_is_noticed(
     assert "a person moves a measurement by more than was paid for" in found
 
 
+TOGETHER = ("universe:", "persons: {rows_of: person, constant: [sex, age]}\nuniverse:")
+
+
+@pytest.mark.parametrize("currency", list(Currency))
+def test_every_draw_is_paid_for_where_the_rows_of_persons_are_kept_together(
+    workspace: Workspace, currency: Currency
+) -> None:
+    workspace.write_spec(TOGETHER, ("delta: 1e-9", f"delta: {DELTA[currency]}"))
+    plan = ManyRows(workspace, currency)
+    assert plan.complaints() == set()
+    assert plan.recorded(plan.tables()[0]).charged[0].step == "rows-of-persons/by-size"
+
+
+def test_rows_counted_for_the_price_of_persons_are_noticed(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpcore.tables.ingest.records.tallied", lambda coded: coded)
+    workspace.write_spec(TOGETHER)
+    found = ManyRows(workspace, Currency.ZCDP).complaints()
+    assert "a person moves a measurement by more than was paid for" in found
+
+
 @pytest.mark.parametrize("currency", list(Currency))
 def test_every_draw_of_a_discovery_is_paid_for(workspace: Workspace, currency: Currency) -> None:
     workspace.spec.write_text(FINDING.replace("delta: 1e-9", f"delta: {DELTA[currency]}"), encoding="utf-8")

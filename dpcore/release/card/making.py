@@ -5,6 +5,7 @@ from typing import Any
 
 from dpcore.release.card.elements import Markup, code, folded, heading, image, paragraph, table
 from dpcore.release.draft import Draft
+from dpcore.release.persons import PersonRows
 from dpcore.release.statement import Statement
 from dpcore.reporting.formatting import column_type
 from dpcore.reporting.outcome import Round
@@ -49,6 +50,27 @@ def values(draft: Draft) -> Iterator[Markup]:
             "noise, and the share of the run's budget spent"
         )
         yield table(caption, ("column", *figures), prices, right=figures)
+
+
+def persons(made: PersonRows) -> Iterator[Markup]:
+    """Yield how rows belong to synthetic persons, and how many rows they have."""
+    told = made.to_json()
+    column, constant = told["column"], told["constant"]
+    yield heading("The persons")
+    agree = f" They agree in {', '.join(constant)}." if constant else ""
+    yield paragraph(
+        f"Rows with the same {column} belong to one synthetic person: {told['persons']:,} in all.{agree} The ids are numbers from 1 up, and "
+        "mean nothing outside this release. Nothing else about the rows of one person was learned together: given the columns in which they "
+        "agree, they are independent."
+    )
+    figures = ("learned", "in this release")
+    rows = [(name, *map(percent, shares)) for name, *shares in made.by_class()]
+    measured = made.persons.sizes.by_size
+    caption = (
+        f"Persons by their number of rows, in percent of all persons: as learned from noisy numbers of persons, whose noise has a standard "
+        f"deviation of {measured.noise:,.1f}, for {percent(told['spent'])} of the budget; and in this release"
+    )
+    yield table(caption, ("rows", *figures), rows, right=figures)
 
 
 def rounds(made: Sequence[Round]) -> Iterator[Markup]:

@@ -9,18 +9,26 @@ from dpcore.release.card.elements import Markup, paragraph
 from dpcore.release.card.promise import promise, weighed
 from dpcore.release.card.style import STYLE
 from dpcore.release.draft import Draft
+from dpcore.release.persons import PersonRows
 from dpcore.reporting.portrait import Portrait
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
-def card(draft: Draft, *, files: Sequence[Mapping[str, Any]], portrait: Portrait | None) -> str:
+def card(
+    draft: Draft,
+    *,
+    files: Sequence[Mapping[str, Any]],
+    portrait: Portrait | None,
+    persons: PersonRows | None = None,
+) -> str:
     """Return the card as HTML.
 
     Args:
         draft: The release.
         files: Its other files, as the manifest lists them.
         portrait: The figures of its pictures; None for a release without replicates, which has no pictures.
+        persons: Its rows by person; None if it has no ids.
     """
     title = f"Synthetic table {draft.declaration.spec.dataset}"
     return "\n".join(
@@ -42,6 +50,7 @@ def card(draft: Draft, *, files: Sequence[Mapping[str, Any]], portrait: Portrait
             *_introduction(draft),
             *(() if portrait is None or not portrait.tables else _shown(portrait)),
             *promise(draft.statement),
+            *(() if persons is None else making.persons(persons)),
             *making.values(draft),
             *making.rounds(draft.rounds),
             *making.files(files),

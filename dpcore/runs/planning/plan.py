@@ -12,6 +12,7 @@ from dpcore.errors import DpflowError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, smallest_share, total_noise
+from dpcore.runs.person_sizes import size_noise
 from dpcore.runs.planning.changes import Change, helpful_changes
 from dpcore.runs.planning.costs import Costs, costs_of
 from dpcore.runs.planning.grounds import GUESS, Grounds, Payer, approximate_rows, grounds_of
@@ -81,6 +82,16 @@ class PlannedTotal:
 
 
 @dataclass(frozen=True)
+class PlannedPersons:
+    """The numbers of persons by how many rows they have: their price as a share of the budget, and their noise."""
+
+    unit: str
+    constant: tuple[str, ...]
+    share: float
+    noise: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """The plan of a run.
 
@@ -108,6 +119,7 @@ class Plan:
     exit_code: int
     limits: PlannedLimit | None
     expects: PlannedTotal | None
+    persons: PlannedPersons | None
     discovers: tuple[PlannedDiscovery, ...]
     first: tuple[PlannedColumn, ...]
     ranges: tuple[str, ...]
@@ -159,6 +171,7 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
         exit_code=refused.exit_code if refused else 0,
         limits=limits,
         expects=expects,
+        persons=_persons(declaration, terms),
         discovers=planned_discovery(declaration, terms),
         first=first,
         ranges=tuple(name for name in declaration.spec.workload.ranges or () if has_levels(columns[name].size)),
@@ -236,6 +249,15 @@ def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
         return None
     noise = total_noise(declaration, currency=terms.currency, amount=terms.amount)
     return PlannedTotal(*expected, share=float(declaration.totalling), noise=noise, margin=margin_of(noise))
+
+
+def _persons(declaration: Declaration, terms: Terms) -> PlannedPersons | None:
+    """Return what the run learns about persons, if the spec keeps their rows together."""
+    if declaration.spec.persons is None:
+        return None
+    noise = size_noise(declaration, currency=terms.currency, amount=terms.amount)
+    unit, share = declaration.protection.unit, float(declaration.grouping)
+    return PlannedPersons(unit, declaration.constant, share=share, noise=noise)
 
 
 def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...], poor: str | None) -> Iterator[str]:

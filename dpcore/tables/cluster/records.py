@@ -69,8 +69,9 @@ def ingest_on(
         coded = each(code, _numbered(word, parts), what="coded")
         frame, sums = joined(0, layout.empty(), what="frame"), joined(1, sums_frame(Fingerprint.nothing()), what="sums")
         if coding.by_unit:
-            bound = BoundUnits(word, layout=layout, rows_per_unit=coding.protection.rows_per_unit)
-            task = TallyUnits(word, layout=layout) if coding.tallies else bound
+            limit = coding.protection.rows_per_unit
+            bound = BoundUnits(word, layout=layout, rows_per_unit=limit, agreeing=coding.agreeing)
+            task = TallyUnits(word, layout=layout, edges=coding.edges) if coding.tallies else bound
             shuffled = frame.shuffle(on=ID, npartitions=len(parts), shuffle_method="p2p")
             frame = shuffled.map_partitions(task, meta=after.empty(), enforce_metadata=False)
         frame, sums = client.persist([frame, sums])  # together, so that each piece is read only once

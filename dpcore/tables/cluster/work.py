@@ -14,6 +14,7 @@ from dpcore.errors import UsageError
 from dpcore.tables.cluster.failures import publicly
 from dpcore.tables.cluster.frames import Layout, sums_frame
 from dpcore.tables.counting import Coarse, Counts, count_sets
+from dpcore.tables.ingest.agreement import agreed
 from dpcore.tables.ingest.bounding import bound
 from dpcore.tables.ingest.coded import Coded
 from dpcore.tables.ingest.coding import Coding
@@ -129,16 +130,17 @@ class TakeOne(Task):
 class BoundUnits(Task):
     """Bounds the rows of each unit in a partition, which holds all rows of its units."""
 
-    def __init__(self, word: str, *, layout: Layout, rows_per_unit: int) -> None:
+    def __init__(self, word: str, *, layout: Layout, rows_per_unit: int, agreeing: Sequence[int]) -> None:
         super().__init__(word)
         self.layout = layout
         self.rows_per_unit = rows_per_unit
+        self.agreeing = tuple(agreeing)
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the rows to keep, without ids and draws."""
 
         def kept() -> pd.DataFrame:
-            coded = bound(self.layout.coded(frame), rows_per_unit=self.rows_per_unit)
+            coded = agreed(bound(self.layout.coded(frame), rows_per_unit=self.rows_per_unit), axes=self.agreeing)
             return self.layout.bounded.frame([Coded(coded.codes, weights=coded.weights, ids=None, draws=None)])
 
         return _on_worker(kept, doing="bounding")
@@ -147,15 +149,16 @@ class BoundUnits(Task):
 class TallyUnits(Task):
     """Finds the bucket of each unit's number of rows in a partition, which holds all records of its units."""
 
-    def __init__(self, word: str, *, layout: Layout) -> None:
+    def __init__(self, word: str, *, layout: Layout, edges: Sequence[int]) -> None:
         super().__init__(word)
         self.layout = layout
+        self.edges = tuple(edges)
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return one record for each unit, without ids."""
 
         def counted() -> pd.DataFrame:
-            return self.layout.tallied.frame([bucketed(tallied(self.layout.coded(frame)))])
+            return self.layout.tallied.frame([bucketed(tallied(self.layout.coded(frame)), edges=self.edges)])
 
         return _on_worker(counted, doing="counting the rows per unit")
 

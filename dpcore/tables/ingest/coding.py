@@ -12,6 +12,7 @@ from dpcore.privacy.protection import Protection
 from dpcore.tables.ingest.coded import Coded, Weights
 from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.stored_words import stored_words
+from dpcore.tables.ingest.tally import EDGES
 from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.ingest.window import Window, has_days
 from dpcore.tables.sources.ids import can_identify, hash_ids
@@ -33,6 +34,8 @@ class Coding:
         window: Selects the rows of the blocks that the run reads; None for all rows.
         tallies: Whether the records are units with their number of rows, instead of bounded rows (`dpcore.tables.ingest.tally`).
         rules: What happens to rows that violate constraints; None without constraints.
+        edges: The edges of the buckets of those numbers.
+        constant: The columns of the universe in which the kept rows of a unit are made to agree (`dpcore.tables.ingest.agreement`).
     """
 
     universe: Universe
@@ -40,6 +43,13 @@ class Coding:
     window: Window | None
     tallies: bool = False
     rules: Rules | None = None
+    edges: tuple[int, ...] = EDGES
+    constant: tuple[str, ...] = ()
+
+    @property
+    def agreeing(self) -> tuple[int, ...]:
+        """The positions of the constant columns. A pass that discovers values may read only some of them."""
+        return tuple(place for place, name in enumerate(self.universe.names) if name in self.constant)
 
     @property
     def by_unit(self) -> bool:

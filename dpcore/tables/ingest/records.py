@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.private import Private
+from dpcore.tables.ingest.agreement import agreed
 from dpcore.tables.ingest.bounding import bound
 from dpcore.tables.ingest.coded import Coded, Weights
 from dpcore.tables.ingest.coding import Coding
@@ -69,7 +70,7 @@ def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerp
     """Read the coding's columns from the source, code the rows, and bound the rows of each unit.
 
     For the unit `row` nothing is bounded and no id is read. Otherwise the coded rows are split into buckets by unit, and each bucket is
-    bounded separately. If the coding tallies, the records are units with the bucket of their number of rows, and nothing is bounded.
+    bounded separately; then its kept rows are made to agree in the constant columns. If the coding tallies, the records are units with the bucket of their number of rows, and nothing is bounded.
 
     With a fingerprint, the records carry the version of all coded rows, computed in the same pass.
 
@@ -80,9 +81,11 @@ def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerp
     sums = Fingerprint.nothing()
     coded = _code(source, coding=coding, draws=draws, fingerprint=fingerprint, sums=sums)
     if coding.tallies:
-        coded = map(bucketed, _by_unit(map(started, coded), tallied))
+        units = _by_unit(map(started, coded), tallied)
+        coded = (bucketed(many, edges=coding.edges) for many in units)
     elif coding.by_unit:
-        coded = _by_unit(coded, lambda many: bound(many, rows_per_unit=coding.protection.rows_per_unit))
+        bounded = _by_unit(coded, lambda many: bound(many, rows_per_unit=coding.protection.rows_per_unit))
+        coded = (agreed(many, axes=coding.agreeing) for many in bounded)
     spool = Spool()
     for chunk in _joined(coded, rows=CHUNK_ROWS):
         spool.append((*chunk.codes, *(() if chunk.weights is None else (chunk.weights,))))

@@ -4,6 +4,7 @@ Each unit adds one record, in one bucket, however many rows it has, and no recor
 therefore changes one count by one, and replacing a unit changes at most two.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,14 +16,24 @@ from dpcore.universe import Categorical, Universe
 EDGES = (1, 2, 4, 8, 16, 32, 64)
 """The most rows of each bucket except the last one, which has no upper end: 1, 2, 3-4, 5-8, ..., 33-64, more."""
 
-BUCKETS = (
-    "1",
-    "2",
-    *(f"{low + 1}-{high}" for low, high in pairwise(EDGES[1:])),
-    f"more than {EDGES[-1]}",
-)
-TALLY = Universe({"rows": Categorical(BUCKETS)})
-"""The universe of these records."""
+
+def bucket_names(edges: Sequence[int]) -> tuple[str, ...]:
+    """Name the buckets between edges.
+
+    >>> bucket_names((1, 2, 4, 6))
+    ('1', '2', '3-4', '5-6', 'more than 6')
+    """
+    bounded = (f"{high}" if high == low + 1 else f"{low + 1}-{high}" for low, high in pairwise((0, *edges)))
+    return (*bounded, f"more than {edges[-1]}")
+
+
+def tally_universe(edges: Sequence[int]) -> Universe:
+    """Return the universe of the records: the buckets between edges."""
+    return Universe({"rows": Categorical(bucket_names(edges))})
+
+
+BUCKETS = bucket_names(EDGES)
+TALLY = tally_universe(EDGES)
 
 
 def started(coded: Coded) -> Coded:
@@ -55,7 +66,7 @@ def tallied(coded: Coded) -> Coded:
     return Coded(joined.codes, weights=sums.astype(np.uint64), ids=joined.ids, draws=joined.draws)
 
 
-def bucketed(coded: Coded) -> Coded:
+def bucketed(coded: Coded, *, edges: Sequence[int] = EDGES) -> Coded:
     """Return the bucket of each unit's number of rows, and nothing else.
 
     >>> ids = np.arange(10, dtype=np.uint64).reshape(5, 2)
@@ -66,5 +77,5 @@ def bucketed(coded: Coded) -> Coded:
     """
     if coded.weights is None:
         raise UsageError("records without weights have no bucket; join them by unit first")
-    buckets = np.searchsorted(np.array(EDGES, dtype=np.uint64), coded.weights, side="left")
+    buckets = np.searchsorted(np.array(edges, dtype=np.uint64), coded.weights, side="left")
     return Coded([buckets.astype(np.uint8)], weights=None, ids=None, draws=None)

@@ -52,6 +52,10 @@ def noting(calls: list[str], *, reserved: Reserved, rounds: int) -> Steps:
             Reserved(checks_rows=True, discovers=True, chooses_limit=True),
             ["choose_limit", "check_rows", "discover"],
         ),
+        (
+            Reserved(checks_rows=True, discovers=True, groups_rows=True),
+            ["check_rows", "learn_sizes", "discover"],
+        ),
     ],
 )
 @pytest.mark.parametrize("rounds", [0, 2])

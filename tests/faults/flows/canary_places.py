@@ -18,6 +18,7 @@ PLACES = (
     *(f"dpcore.runs.synthesis:Synthesis.{step}" for step in STEPS),
     "dpcore.runs.synthesis:Synthesis.choose_limit",
     "dpcore.runs.synthesis:Synthesis.check_rows",
+    "dpcore.runs.synthesis:Synthesis.learn_sizes",
     "dpcore.tables.engines:ingest",
     "dpcore.tables.ingest.fingerprint:Fingerprint.version",
     "dpcore.tables.histogram:LocalHistogram.count",

@@ -82,7 +82,7 @@ def test_nothing_of_a_task_is_cached_retried_stored_or_printed_into_the_log(task
 
 def test_a_flow_has_a_task_for_each_step() -> None:
     assert [task.name for task in TASKS if task.fn.__module__ == "flows.synthesize"] == [
-        *("reserve", "choose-limit", "check-rows", "discover", "ingest", "histogram", "begin"),
+        *("reserve", "choose-limit", "check-rows", "learn-sizes", "discover", "ingest", "histogram", "begin"),
         *("select", "measure", "update", "sample", "publish", "settle", "report"),
     ]
 

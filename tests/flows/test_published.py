@@ -1,0 +1,83 @@
+"""The event of a published release: emitted once, with nothing private in it, and it starts the deployment of a reader."""
+
+import json
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prefect import flow, get_client
+from prefect.automations import AutomationCore
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterDeploymentId
+from prefect.flow_engine import run_flow
+
+from flows.pages import announcements
+from flows.synthesize import synthesize
+from tests.conftest import Workspace
+from tests.flows.conftest import DATABASE
+
+AUTOMATION = Path(__file__).parents[2] / "deployments" / "after-release.yaml"
+pytestmark = pytest.mark.prefect
+
+
+@flow(name="reader")
+def reader(path: str) -> str:
+    """Use a release, as somebody else's flow would."""
+    return str(json.loads(Path(path, "manifest.json").read_text("utf-8"))["release"])
+
+
+def emitted() -> list[dict[str, Any]]:
+    with closing(sqlite3.connect(DATABASE, uri=True)) as database:
+        found = database.execute(
+            "SELECT payload FROM events WHERE event = 'dpflow.release.published' AND instr(resource, 'dpflow.dataset.visits')"
+        )
+        return [json.loads(payload) for (payload,) in found.fetchall()]
+
+
+def eventually(found: Any) -> Any:
+    """Return what a function finds, as soon as it finds anything. The server handles events in the background."""
+    end = time.monotonic() + 120
+    while not (result := found()) and time.monotonic() < end:
+        time.sleep(0.2)
+    return result
+
+
+def test_each_release_is_announced_once_and_starts_the_deployment_of_its_reader(
+    prefect_server: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    emit = announcements.emit_event
+    monkeypatch.setattr(announcements, "emit_event", lambda event, **how: (sent.append(event), emit(event, **how)))
+    workspace.write_spec(("rounds: 4", "rounds: 1"))
+    workspace.open_account()
+    with get_client(sync_client=True) as client:
+        deployment = client.create_deployment(client.create_flow(reader), name="after-release")
+        filled = yaml.safe_load(
+            AUTOMATION.read_text("utf-8")
+            .replace("dpflow.dataset.clinic-visits", "dpflow.dataset.visits")
+            .replace("00000000-0000-0000-0000-000000000000", str(deployment))
+        )
+        automation = client.create_automation(AutomationCore.model_validate(filled))
+        try:
+            outcome = synthesize(str(workspace.spec))
+            release = Path(outcome["release"]).absolute()
+            wanted = FlowRunFilter(deployment_id=FlowRunFilterDeploymentId(any_=[deployment]))
+            (run,) = eventually(lambda: client.read_flow_runs(flow_run_filter=wanted))
+            assert run.parameters == {"path": str(release)}
+            assert run_flow(reader, flow_run=run, parameters=run.parameters) == release.name
+            synthesize(str(workspace.spec), resume=outcome["run"])  # it is there already
+            assert sent == [announcements.PUBLISHED]
+            (told,) = eventually(emitted)
+        finally:
+            client.delete_automation(automation)
+    manifest = json.loads((release / "manifest.json").read_text("utf-8"))
+    assert told == {
+        "dataset": "visits",
+        "release": release.name,
+        "path": str(release),
+        "rows": manifest["rows"],
+        "privacy": manifest["privacy"],
+    }
