@@ -32,6 +32,9 @@ class Measured:
         self._resolutions: Resolutions = release.resolutions
         whole = [each for each in release.measurements if each.cell is None]
         self._whole = [(each, self._columns(each.axes)) for each in whole]
+        self._possible = {
+            each.axes: release.zeros.support(each.axes, self._resolutions) for each in whole if release.zeros.possible
+        }
         self._pairs = {
             pair
             for each in whole
@@ -107,12 +110,19 @@ class Measured:
     def _summed(
         self, merging: Merging, columns: Axes, measurement: Measurement, axes: Sequence[int]
     ) -> tuple[Weights, Weights]:
-        """Return a measurement's counts, summed by classes of columns, and the number of noisy counts in each."""
+        """Return a measurement's counts, summed by classes of columns, and the number of noisy counts in each.
+
+        Counts that constraints exclude are left out, since they are noise alone.
+        """
         places = [measurement.axes.index(axis) for axis in axes]
         others = tuple(place for place in range(len(measurement.axes)) if place not in places)
         kept = sorted(places)
         turned = [kept.index(place) for place in places]
-        array = measurement.values.sum(axis=others).astype(np.float64).transpose(turned)
+        possible = self._possible.get(measurement.axes)
+        values = measurement.values if possible is None else np.where(possible, measurement.values, 0)
+        array = values.sum(axis=others).astype(np.float64).transpose(turned)
         cells = np.full(array.shape, measurement.values.size / max(array.size, 1))
+        if possible is not None:
+            cells = possible.sum(axis=others).astype(np.float64).transpose(turned)
         classes = [self._of_axis(merging.classes(column), axis) for column, axis in zip(columns, axes, strict=True)]
         return summed(array, classes), summed(cells, classes)

@@ -78,6 +78,7 @@ class Intervals:
         self._wider = WIDER[release.manifest["strategy"]]
         self._least = _least_variance(release)
         self._total = self._known.model.total
+        self._constrained = bool(release.zeros.possible)
         self.ensemble = Ensemble(release, self._known)
 
     def of(self, query: Query, *, level: float) -> tuple[Prepared, dict[Number, Interval]]:
@@ -128,6 +129,9 @@ class Intervals:
             low, high = value - errors * np.sqrt(variances), value + errors * np.sqrt(variances)
         else:
             low, high = _combined(value, variances, direct, errors=errors, normal=_normal(judged.level))
+        if self._constrained:
+            never = (value == 0) & (differences == 0).all(axis=0)  # what no model can have, constraints exclude
+            low, high = np.where(never, 0.0, low), np.where(never, 0.0, high)
         return Interval(value, np.maximum(low, 0.0), np.maximum(high, 0.0), judged.basis)
 
     def _judged(self, merging: Merging, parts: Iterable[Aggregate]) -> tuple[Basis, float]:

@@ -24,6 +24,7 @@ from dpcore.release.withdrawal import require_not_withdrawn
 from dpcore.resolutions import Resolutions
 from dpcore.spec.described import restore_universe
 from dpcore.universe import Universe
+from dpcore.zeros import Zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,11 @@ class Release:
         return Transcript.of(learned)
 
     @cached_property
+    def zeros(self) -> Zeros:
+        """What the constraints of the release exclude."""
+        return Zeros(self.universe.possible)
+
+    @cached_property
     def uncertainty(self) -> Uncertainty | None:
         """What the release knows about its errors; None for a release that was published without it."""
         if self.known is not None:
@@ -112,27 +118,31 @@ class Release:
             how: How it is fitted; None as the run did. `pmw` has only one way.
             model: A model that this method has returned for measurements of the same marginals. It is used again, which saves time.
         """
-        shape, orders = self.universe.shape, self.universe.orders
+        shape, orders, zeros = self.universe.shape, self.universe.orders, self.zeros
         match self.manifest["strategy"]:
             case "mwem":
                 dense = model if isinstance(model, DenseModel) else None
-                return fit_dense(shape, transcript, orders=orders, how=how, model=dense, start=self.start)
+                return fit_dense(shape, transcript, orders=orders, zeros=zeros, how=how, model=dense, start=self.start)
             case "pmw":
                 told = self.manifest["spec"]["strategy"]
-                return SignedSteps.of(shape, rounds=told["rounds"], alpha=told["alpha"]).fitted(shape, transcript)
+                steps = SignedSteps.of(shape, rounds=told["rounds"], alpha=told["alpha"])
+                return steps.fitted(shape, transcript, zeros=zeros)
             case "adaptive":
                 factored = model if isinstance(model, FactoredModel) else None
                 nested = self.resolutions.nested
-                return fit_factored(nested, transcript, orders=orders, how=how, model=factored, start=self.start)
+                return fit_factored(
+                    nested, transcript, orders=orders, zeros=zeros, how=how, model=factored, start=self.start
+                )
         raise UsageError(f"the release was made by another version of dpflow; answer with the one in its {MANIFEST}")
 
     def assigned(self, fit: Fit) -> Model:
         """Return the release's kind of model with these functions."""
         if self.manifest["strategy"] != "adaptive":
-            dense = DenseModel(self.universe.shape, total=fit.total, start=self.start.functions)
+            dense = DenseModel(self.universe.shape, total=fit.total, start=self.start.functions, zeros=self.zeros)
             dense.assign(fit.functions)
             return dense
-        model = FactoredModel(self.resolutions.nested, total=fit.total, start=self.start.functions)
+        nested, start = self.resolutions.nested, self.start.functions
+        model = FactoredModel(nested, total=fit.total, start=start, zeros=self.zeros)
         for axes in fit.functions:
             model.make_room([axes])  # one after the other, as in the rounds: their order decides the tree
         model.assign(fit.functions)
@@ -171,7 +181,10 @@ def open_release_with(written: bytes, path: AnyPath) -> Release:
     resolutions, measurements = read_measurements(path / MEASUREMENTS)
     try:
         universe = restore_universe(
-            manifest["spec"]["universe"], described=manifest["universe"], discovered=manifest["discovered"]
+            manifest["spec"]["universe"],
+            described=manifest["universe"],
+            discovered=manifest["discovered"],
+            constraints=manifest["spec"].get("constraints"),
         )
     except (KeyError, TypeError, AttributeError):
         raise UsageError(

@@ -103,10 +103,10 @@ class Sampler:
     def _tables(self, rows: int, rng: np.random.Generator) -> Iterator[pa.Table]:
         left, drawn, most = rows, 0, max(MOST_TRIES * rows, CHUNK_ROWS)
         while left:
-            if self._divided.rest is not None and drawn >= most:
+            if drawn >= most:
                 raise UsageError(
                     f"only {rows - left:,} of {drawn:,} drawn rows satisfy this condition, which joins too many columns with "
-                    "`or` to be drawn directly; ask for fewer rows, or join fewer columns"
+                    "`or` to be drawn directly, or contradicts an order of columns; ask for fewer rows, or for a simpler condition"
                 )
             size = min(left, CHUNK_ROWS) if self._divided.rest is None else min(4 * left + 1024, CHUNK_ROWS)
             table = self._chunk(size, rng).slice(0, left)
@@ -135,10 +135,18 @@ class Sampler:
             codes = tuple(each[kept] for each in codes)
             pieces = {column: each[kept] for column, each in pieces.items()}
         table = self._universe.decode(codes, rng)
+        parts = {}
         for column, each in pieces.items():
-            cut = within(self._where.column(column), each, table.column(column), rng)
+            known = self._where.column(column)
+            cut = within(known, each, table.column(column), rng)
             table = table.set_column(column, table.schema.field(column), cut)
-        return table
+            if known.spread is not None:
+                parts[self._universe.names[column]] = known.start[each], known.ends[each]
+        if not pieces or not self._universe.constraints:
+            return table
+        # The parts of two cells that satisfy the condition may allow no order, although the cells do: there are no such rows.
+        table, feasible = self._universe.in_order(table, codes, rng, within=parts)
+        return table if feasible.all() else table.filter(pa.array(feasible))
 
     def _satisfied(
         self,

@@ -14,6 +14,7 @@ from dpcore.private import Private
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Records, Source, fingerprint_key, ingest, readable_version
 from dpcore.tables.ingest.coding import UNIT_IS_ROW, read_weights
 from dpcore.tables.ingest.fingerprint import KEY_NAME
+from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.ingest.window import Window
 from dpcore.tables.sources.source import read_piece
 
@@ -79,7 +80,8 @@ def read_truth(made: Made, source: Source, cells: Comparable, *, private: Path, 
 
 def _coding(made: Made) -> Coding:
     window = None if made.calendar is None or made.blocks is None else Window.of(made.calendar, made.blocks)
-    return Coding(universe=made.release.universe, protection=made.granted.protection, window=window)
+    rules = Rules.of(made.release.universe)
+    return Coding(universe=made.release.universe, protection=made.granted.protection, window=window, rules=rules)
 
 
 def _read(made: Made, source: Source, coding: Coding, fingerprint: Fingerprint | None) -> tuple[Records, str | None]:

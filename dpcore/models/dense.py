@@ -5,12 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
 from dpcore.models.model import RowCodes, Weights, checked_total
 from dpcore.models.passes import scale_along, sum_to
 from dpcore.models.systematic import Cells, sample_cells, sample_chunks
+from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
+from dpcore.zeros import NO_ZEROS, Zeros
 
 MAX_CELLS = 100_000_000
 
@@ -32,9 +35,14 @@ class DenseModel:
     """
 
     def __init__(
-        self, shape: tuple[int, ...], *, total: float, start: Mapping[Axes, Weights] = MappingProxyType({})
+        self,
+        shape: tuple[int, ...],
+        *,
+        total: float,
+        start: Mapping[Axes, Weights] = MappingProxyType({}),
+        zeros: Zeros = NO_ZEROS,
     ) -> None:
-        """Start from the uniform distribution, or from the one that is proportional to exp of the sum of `start`.
+        """Start from the uniform distribution over all possible cells, or from the one proportional to exp of the sum of `start`.
 
         Raises:
             UsageError: The universe has too many cells, an axis is empty, or the total is not a positive number.
@@ -51,8 +59,10 @@ class DenseModel:
         self._mass = 1.0  # the sum of the weights
         self._known: tuple[Axes, Weights] | None = None  # the last marginal, until the weights change
         self._start = _shared_spread(start, shape) if start else None  # a logarithm
+        self._zeros = zeros
+        self._possible: dict[Axes, NDArray[np.bool_] | None] = {}
         self.rescale(total)
-        if start:
+        if start or zeros.possible:
             self.assign({})
 
     @property
@@ -113,13 +123,19 @@ class DenseModel:
         """Make the distribution proportional to the start times exp of a sum of functions, each of some columns."""
         for axes in functions:
             self._check(axes)
-        logarithm = _shared_spread(functions, self._weights.shape)
+        logarithm = _shared_spread(self._zeros.added(functions), self._weights.shape)
         if self._start is not None:
             logarithm += self._start
         logarithm -= logarithm.max()
         np.exp(logarithm, out=self._weights)
         self._mass = float(self._weights.sum())
         self._known = None
+
+    def possible(self, axes: Axes) -> NDArray[np.bool_] | None:
+        """Return which cells of a marginal the constraints allow; None if all of them are possible."""
+        if axes not in self._possible:
+            self._possible[axes] = self._zeros.support(axes, Resolutions(self.shape))
+        return self._possible[axes]
 
     def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
         """Return the codes of `count` rows, one array per column, as close to the model as whole rows can be.

@@ -20,6 +20,7 @@ from dpcore.models.start import UNIFORM, Start
 from dpcore.models.trends import Orders, keep_trends
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
+from dpcore.zeros import NO_ZEROS, Zeros
 
 FIRST_TRIES, LAST_TRIES = 50, 400  # evaluations of the model
 LAST_CELL_TRIES = 4e8  # a large dense model gets fewer last tries, so that tries x cells stays below this
@@ -131,6 +132,7 @@ def fit_dense(  # noqa: PLR0913  likewise
     transcript: Transcript,
     *,
     orders: Orders,
+    zeros: Zeros = NO_ZEROS,
     how: How | None = None,
     model: DenseModel | None = None,
     start: Start = UNIFORM,
@@ -141,12 +143,13 @@ def fit_dense(  # noqa: PLR0913  likewise
         shape: The number of cells of each column.
         transcript: The measurements.
         orders: The ordered columns.
+        zeros: What constraints exclude.
         how: How it is fitted.
         model: A model of this shape and start that is used again, to save its memory. What it was before does not matter.
         start: Where the model starts.
     """
     how, evidence = how or How(), _evidence(transcript.first)
-    model = model or DenseModel(tuple(shape), total=evidence.total, start=start.functions)
+    model = model or DenseModel(tuple(shape), total=evidence.total, start=start.functions, zeros=zeros)
     if (base := how.start) is None:
         model.rescale(evidence.total)
         base = first_dense(model, evidence)
@@ -156,9 +159,11 @@ def fit_dense(  # noqa: PLR0913  likewise
     return model, last_dense(model, evidence, base, orders=orders, how=how, start=start)
 
 
-def plain_dense(shape: tuple[int, ...], transcript: Transcript) -> tuple[DenseModel, Functions]:
+def plain_dense(
+    shape: tuple[int, ...], transcript: Transcript, *, zeros: Zeros = NO_ZEROS
+) -> tuple[DenseModel, Functions]:
     """Return the first model that starts from the uniform distribution, scaled to the rows by all measurements, and its functions."""
-    model = DenseModel(shape, total=(evidence := _evidence(transcript.first)).total)
+    model = DenseModel(shape, total=(evidence := _evidence(transcript.first)).total, zeros=zeros)
     base = first_dense(model, evidence)
     model.rescale(_evidence((*transcript.first, *transcript.later)).total)
     return model, base
@@ -169,6 +174,7 @@ def fit_factored(  # noqa: PLR0913  likewise
     transcript: Transcript,
     *,
     orders: Orders,
+    zeros: Zeros = NO_ZEROS,
     how: How | None = None,
     model: FactoredModel | None = None,
     start: Start = UNIFORM,
@@ -178,7 +184,7 @@ def fit_factored(  # noqa: PLR0913  likewise
     A `model` that is used again must have been fitted to the same marginals. Its junction tree then need not be built again.
     """
     how, evidence = how or How(), _evidence(transcript.first)
-    first = FactoredModel(resolutions, total=evidence.total, start=start.functions)
+    first = FactoredModel(resolutions, total=evidence.total, start=start.functions, zeros=zeros)
     base = first_factored(first, evidence) if how.start is None else how.start
     if model is None:
         model = first
@@ -189,9 +195,11 @@ def fit_factored(  # noqa: PLR0913  likewise
     return model, last_factored(model, evidence, base, orders=orders, how=how, start=start)
 
 
-def plain_factored(resolutions: Resolutions, transcript: Transcript) -> tuple[FactoredModel, Functions]:
+def plain_factored(
+    resolutions: Resolutions, transcript: Transcript, *, zeros: Zeros = NO_ZEROS
+) -> tuple[FactoredModel, Functions]:
     """Return the same for a factored model, with room for all measurements."""
-    model = FactoredModel(resolutions, total=(evidence := _evidence(transcript.first)).total)
+    model = FactoredModel(resolutions, total=(evidence := _evidence(transcript.first)).total, zeros=zeros)
     base = first_factored(model, evidence)
     for each in transcript.later:
         model.make_room([each.axes])
@@ -235,9 +243,11 @@ class SignedSteps:
         model.multiply(measurement.axes, factor)
         return True
 
-    def fitted(self, shape: Sequence[int], transcript: Transcript) -> tuple[DenseModel, Functions]:
+    def fitted(
+        self, shape: Sequence[int], transcript: Transcript, *, zeros: Zeros = NO_ZEROS
+    ) -> tuple[DenseModel, Functions]:
         """Return the model of a transcript, whose first measurement is the number of rows, and its functions."""
-        model = DenseModel(tuple(shape), total=counted_total(transcript.first[0]))
+        model = DenseModel(tuple(shape), total=counted_total(transcript.first[0]), zeros=zeros)
         functions: dict[Axes, Weights] = {}
         for each in transcript.later:
             before, cell = model.marginal(each.axes), each.cell or 0

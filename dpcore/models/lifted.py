@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.models.model import Model, RowCodes, Weights
 from dpcore.resolutions import Groups
@@ -86,6 +87,13 @@ class LiftedModel:
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
         """Make the distribution proportional to exp of a sum of functions, of marginals or grids."""
         self.model.assign(flattened(functions, self._grids))
+
+    def possible(self, axes: Axes) -> NDArray[np.bool_] | None:
+        """Return which cells of a marginal, or classes of a grid, the constraints allow; None if all of them are possible."""
+        if not is_grid(axes):
+            return self.model.possible(axes)
+        cells = self.model.possible(self._grid(axes).columns)
+        return None if cells is None else self._grid(axes).summed(cells.astype(np.float64)) > 0
 
     def marginal(self, axes: Axes) -> Weights:
         """Return the counts that the model expects in every cell of a marginal, or every class of a grid."""

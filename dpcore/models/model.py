@@ -45,8 +45,12 @@ class Model(Protocol):
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
         """Make the distribution proportional to the model's start times exp of a sum of functions, each of some columns.
 
-        The start is uniform, unless the model was made with another one.
+        The start is uniform, unless the model was made with another one. What constraints exclude has no weight, whatever the functions are.
         """
+        ...
+
+    def possible(self, axes: Axes) -> NDArray[np.bool_] | None:
+        """Return which cells of a marginal the constraints allow; None if all of them are possible."""
         ...
 
     def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:

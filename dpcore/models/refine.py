@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.models.curvature import Curvature, Vector, dot
 from dpcore.models.evidence import Evidence
@@ -82,9 +83,14 @@ class _Search:
         self.curvature = Curvature()
         self._model = model
         self._shapes = {axes: target.counts.shape for axes, target in evidence}
-        self._measured = np.concatenate([target.counts.ravel() for _, target in evidence])
-        self.variance = np.concatenate([np.full(target.counts.size, target.variance) for _, target in evidence])
-        sizes = [target.counts.size for _, target in evidence]
+        # What constraints exclude is no evidence, and no cell: its count would be noise alone.
+        self._kept = [_possible_cells(model, axes) for axes in evidence.axes]
+        counts = [target.counts.ravel()[kept] for (_, target), kept in zip(evidence, self._kept, strict=True)]
+        sizes = [len(each) for each in counts]
+        self._measured = np.concatenate(counts)
+        self.variance = np.concatenate(
+            [np.full(size, target.variance) for size, (_, target) in zip(sizes, evidence, strict=True)]
+        )
         self._places = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
         self.lowest = self.at(self._stacked(functions))  # the point with the smallest error so far
 
@@ -92,7 +98,9 @@ class _Search:
         """Set the model to these logarithms, and return its expected counts and error."""
         self._model.assign(self._split(logarithms))
         marginals = self._model.marginals(self._shapes)
-        expected = np.concatenate([marginals[axes].ravel() for axes in self._shapes])
+        expected = np.concatenate(
+            [marginals[axes].ravel()[kept] for axes, kept in zip(self._shapes, self._kept, strict=True)]
+        )
         residual = self._measured - expected
         return _Point(logarithms, expected, dot(residual, residual / self.variance))
 
@@ -147,11 +155,24 @@ class _Search:
     def _stacked(self, functions: Functions) -> Vector:
         """Return the functions as one vector, with zeros for missing ones."""
         vector = np.zeros(len(self._measured))
-        for axes, place in zip(self._shapes, self._places, strict=True):
+        for axes, place, kept in zip(self._shapes, self._places, self._kept, strict=True):
             if axes in functions:
-                vector[place] = functions[axes].ravel()
+                vector[place] = functions[axes].ravel()[kept]
         return vector
 
     def _split(self, vector: Vector) -> dict[Axes, Weights]:
-        pieces = zip(self._shapes.items(), self._places, strict=True)
-        return {axes: vector[place].reshape(shape) for (axes, shape), place in pieces}
+        """Return a vector as functions, which are zero where constraints leave no cell."""
+        functions: dict[Axes, Weights] = {}
+        for (axes, shape), place, kept in zip(self._shapes.items(), self._places, self._kept, strict=True):
+            if isinstance(kept, slice):
+                functions[axes] = vector[place].reshape(shape)
+            else:
+                functions[axes] = np.zeros(shape)
+                functions[axes].ravel()[kept] = vector[place]
+        return functions
+
+
+def _possible_cells(model: Model, axes: Axes) -> slice | NDArray[np.intp]:
+    """Return the possible cells of a marginal, as positions in the flat array."""
+    possible = model.possible(axes)
+    return slice(None) if possible is None else np.flatnonzero(possible)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import shlex
+from dataclasses import replace
 from fractions import Fraction
 
 from dpcore.curator.curator import LEAST_AMOUNT
@@ -18,7 +19,7 @@ from dpcore.reporting import formatting as wording
 from dpcore.runs.person_sizes import STEPS as SIZES_STEPS
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, strategy_for
-from dpcore.universe import Categorical
+from dpcore.universe import Categorical, Universe
 from dpcore.universe.blocks import Calendar
 
 PLAN_VERSION = 6  # part of every claim: a run can only be resumed under the rules it was reserved for
@@ -120,7 +121,8 @@ def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
     most cells in all columns, or with a single cell in one column and the most cells in all others.
     """
     descents = declaration.descents()
-    fewest = (declaration.discovered({name: Categorical(("any",))}) for name in descents)
+    free = replace(declaration, universe=Universe(declaration.universe.attributes))  # constraints change no share
+    fewest = (free.discovered({name: Categorical(("any",))}) for name in descents)
     strategies = [strategy, *map(strategy_for, fewest)]
     left = 1 - declaration.discovering - declaration.checking
     levels = (descent.share / descent.levels for descent in descents.values())

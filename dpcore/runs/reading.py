@@ -13,6 +13,7 @@ from dpcore.tables.engines import Engine
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
 from dpcore.tables.ingest.tally import EDGES, tally_universe
+from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.ingest.window import Window
 from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Universe
@@ -86,6 +87,7 @@ class Reading:
             tallies=tallies,
             edges=edges,
             constant=self._declaration.constant,
+            rules=Rules.of(self._declaration.universe),
         )
         try:
             self._table.engine.connect()

@@ -15,6 +15,7 @@ from dpcore.tables.cluster import connected
 from dpcore.tables.engines import engine_for
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, fingerprint_key
+from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Universe
 from dpcore.workload import Axes
@@ -44,7 +45,8 @@ class SessionTable:
         """Return the version of the data, as a run with this id would record it."""
         declaration = self._declaration
         self._engine.connect()
-        coding = Coding(universe=declaration.universe, protection=declaration.protection, window=None)
+        rules = Rules.of(declaration.universe)
+        coding = Coding(universe=declaration.universe, protection=declaration.protection, window=None, rules=rules)
         self._check(coding)
         undecided = declaration.descents()
         fingerprint = Fingerprint.of_run(run_id, key=fingerprint_key(self._private))
@@ -63,7 +65,8 @@ class SessionTable:
         """
         if self._counted is not None:
             return
-        coding = Coding(universe=universe, protection=self._declaration.protection, window=None)
+        rules = Rules.of(self._declaration.universe)
+        coding = Coding(universe=universe, protection=self._declaration.protection, window=None, rules=rules)
         self._engine.connect()
         self._check(replace(coding, universe=self._declaration.universe))
         fingerprint = Fingerprint.of_run(run_id, key=fingerprint_key(self._private))

@@ -8,12 +8,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from dpcore.errors import SpecError, UsageError
 from dpcore.spec.categories import CategoricalSpec
+from dpcore.spec.constraints import ConstraintList, ConstraintSpec, constraints_of
 from dpcore.spec.load import Declaration
 from dpcore.spec.release import AttributeSpec
 from dpcore.universe import Attribute, Universe
+from dpcore.universe.constraints import Constraint
 from dpcore.universe.description import describe, restored
 
 _COLUMN: TypeAdapter[AttributeSpec] = TypeAdapter(AttributeSpec)
+_CONSTRAINTS: TypeAdapter[tuple[ConstraintSpec, ...] | None] = TypeAdapter(ConstraintList | None)
 
 
 def describe_universe(declaration: Declaration) -> dict[str, dict[str, Any]]:
@@ -33,17 +36,29 @@ def describe_universe(declaration: Declaration) -> dict[str, dict[str, Any]]:
 
 
 def restore_universe(
-    columns: Mapping[str, Any], *, described: Mapping[str, Any], discovered: Sequence[Mapping[str, Any]]
+    columns: Mapping[str, Any],
+    *,
+    described: Mapping[str, Any],
+    discovered: Sequence[Mapping[str, Any]],
+    constraints: Sequence[Any] | None = None,
 ) -> Universe:
-    """Return the universe of a release, by the columns of its spec, the described columns and the discovered cells of its manifest.
+    """Return the universe of a release, by the columns and constraints of its spec, the described columns and the discovered cells of its manifest.
 
     Raises:
         UsageError: If they do not determine a universe.
     """
     found = {each["column"]: each for each in discovered}
     return Universe(
-        {name: _attribute(column, described.get(name), found.get(name)) for name, column in columns.items()}
+        {name: _attribute(column, described.get(name), found.get(name)) for name, column in columns.items()},
+        _constraints(constraints),
     )
+
+
+def _constraints(written: Any) -> tuple[Constraint, ...]:
+    try:
+        return constraints_of(_CONSTRAINTS.validate_python(written))
+    except ValidationError:
+        raise UsageError("the spec in the manifest is damaged; copy the release again") from None
 
 
 def _attribute(column: Any, described: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> Attribute:

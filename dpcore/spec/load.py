@@ -18,6 +18,7 @@ from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.privacy.protection import Protection
 from dpcore.spec.blocks import calendar_of, check_blocks
 from dpcore.spec.categories import CategoricalSpec
+from dpcore.spec.constraints import check_constraints, constraints_of
 from dpcore.spec.discover import check_shares
 from dpcore.spec.document import Document, read_document
 from dpcore.spec.marks import MARK, is_reported, report_marks
@@ -137,7 +138,7 @@ class Declaration:
 
     def discovered(self, found: Mapping[str, Attribute]) -> "Declaration":
         """Return the declaration with the found attributes in its universe. The hash stays the same; the cells do not increase."""
-        universe = Universe({**self.universe.attributes, **found})
+        universe = self.universe.with_attributes(found)
         workload, before = self.spec.workload.over(universe), self.provisional or self.universe
         return replace(self, universe=universe, workload=workload, provisional=before)
 
@@ -243,7 +244,12 @@ def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
     attributes = _attributes(document, spec)
     check_workload(document, attributes)
     check_blocks(document, attributes)
+    check_constraints(document, attributes)
     check_persons(document, attributes)
+    if document.data.get("persons") and document.data.get("constraints"):
+        document.mistake(
+            ("constraints",), "`constraints` cannot be declared together with `persons`; remove one of the two"
+        )
     _check_strategy(document)
     check_prior(document)
     if spec is not None:
@@ -253,7 +259,8 @@ def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
     document.raise_mistakes()
     if spec is None:
         raise SpecError(f"{path}: the spec is not valid; compare it with `dpflow init DATASET`")
-    declaration = declare(spec, universe=Universe(attributes), path=Path(path))
+    universe = Universe(attributes, constraints_of(spec.constraints))
+    declaration = declare(spec, universe=universe, path=Path(path))
     if declaration.discovering + declaration.grouping > MOST_SHARE and declaration.grouping:
         document.mistake(
             ("persons",),

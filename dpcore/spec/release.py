@@ -8,6 +8,7 @@ from dpcore.object_store import output_address
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.blocks import BlocksSpec
 from dpcore.spec.categories import BooleanSpec, CategoricalSpec
+from dpcore.spec.constraints import ConstraintList
 from dpcore.spec.days import DateSpec, DatetimeSpec
 from dpcore.spec.engine import EngineSpec
 from dpcore.spec.numbers import IntegerSpec, NumberSpec
@@ -175,6 +176,9 @@ class ReleaseSpec(SpecPart):
     )
     universe: Annotated[dict[str, AttributeSpec], Field(min_length=1)] = Field(
         description="the columns to release, with all the values that each may have"
+    )
+    constraints: ConstraintList | None = Field(
+        None, description="facts about columns that every released row satisfies; they cost no budget; default: none"
     )
     workload: WorkloadSpec = WorkloadSpec(marginals=USUAL_ORDER)
     strategy: Annotated[StrategySpec, Field(discriminator="name")] | None = Field(

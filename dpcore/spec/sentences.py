@@ -8,6 +8,7 @@ from pydantic_core import ErrorDetails
 
 from dpcore.spec.blocks import BlocksSpec
 from dpcore.spec.categories import BooleanSpec, CategoricalSpec
+from dpcore.spec.constraints import ConstraintSpec, PossibleSpec
 from dpcore.spec.days import DateSpec, DatetimeSpec
 from dpcore.spec.discover import DiscoverBins, DiscoverValues
 from dpcore.spec.document import Place
@@ -19,9 +20,6 @@ from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import LIST, MOST_COLUMNS, NUMBER, PLAIN, WEIGHTED, MarginalSpec, WorkloadSpec
 from dpcore.workload import MOST_WEIGHT
 
-_LATER: Mapping[Place, str] = {
-    ("constraints",): "`constraints` is not part of this version; remove it",
-}
 KINDS: Mapping[str, type[BaseModel]] = {
     "categorical": CategoricalSpec,
     "boolean": BooleanSpec,
@@ -96,6 +94,8 @@ def place_of(loc: tuple[str | int, ...]) -> Place:
         if loc[2:3] == ("missing",):
             return loc[:3]
         return loc[:4] if loc[2:3] in {("values",), ("edges",)} else loc
+    if loc[:1] == ("constraints",):
+        return loc[:4]
     if loc[:1] == ("workload",):
         return tuple(part for part in loc if part not in {NUMBER, LIST, PLAIN, WEIGHTED})
     if loc[:1] == ("prior",):
@@ -151,6 +151,8 @@ def _by_place(place: Place) -> str | None:  # noqa: PLR0911  a table of cases re
         return "a category must be text, a number or a boolean; put anything else in quotes"
     if place[:1] == ("universe",) and place[2:] == ("missing",):
         return '`missing` must be true, false, or a list of different texts that count as null, such as ["?", "NA"]; put quotes around numbers'
+    if place[:1] == ("constraints",):
+        return _in_constraint(place)
     if place[:2] != ("workload", "marginals"):
         return None
     if place[-1] == "weight":
@@ -162,9 +164,28 @@ def _by_place(place: Place) -> str | None:  # noqa: PLR0911  a table of cases re
     )
 
 
+def _in_constraint(place: Place) -> str | None:
+    """Return the sentence for a place within `constraints`."""
+    if len(place) == 1:
+        return "`constraints` must be a list, such as `- impossible: {sex: M, pregnant: true}`"
+    if len(place) > 2 and place[2] in {"impossible", "if", "then"}:
+        return (
+            f"`{place[-1]}` must have a value for each column, such as {{sex: M}}: a value, a list of values, or a range such as {{min: 0, max: 17}}"
+            if len(place) == 3
+            else f"`{place[-1]}` must be a value, a list of values, or a range such as {{min: 0, max: 17}}"
+        )
+    if place[2:3] == ("order",):
+        return "`order` must be two or more columns with <= between them, such as `admitted <= discharged`"
+    if place[2:3] == ("possible",) and place[3:] not in {(), ("columns",)}:
+        return (
+            "`rows` must be a list of rows, each a list with a value for every column, such as [[M, false], [F, true]]"
+        )
+    return None
+
+
 def _unknown_key(place: Place, detail: ErrorDetails) -> str:
-    if place in _LATER:
-        return _LATER[place]
+    if place[0] == "constraints" and len(place) > 3 and place[2] != "possible":
+        return str(_in_constraint(place))
     model = _SECTIONS.get(place[:-1])
     if len(place) > 2 and place[0] == "universe":
         model = KINDS[str(detail["loc"][2])]
@@ -174,7 +195,9 @@ def _unknown_key(place: Place, detail: ErrorDetails) -> str:
         model = MarginalSpec
     elif place[0] == "strategy":
         model = STRATEGIES[str(detail["loc"][1])]
-    known = sorted(model.model_fields) if model else []
+    elif place[0] == "constraints":
+        model = PossibleSpec if place[2:3] == ("possible",) else ConstraintSpec
+    known = sorted(field.alias or name for name, field in model.model_fields.items()) if model else []
     close = difflib.get_close_matches(str(place[-1]), known, n=1)
     hint = f"did you mean `{close[0]}`?" if close else f"the keys here are {', '.join(known)}"
     return f"unknown key `{place[-1]}`; {hint}"

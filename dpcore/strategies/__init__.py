@@ -7,6 +7,7 @@ from dpcore.strategies.adaptive import Adaptive, Column, has_levels
 from dpcore.strategies.mwem import Mwem
 from dpcore.strategies.pmw import Pmw
 from dpcore.strategies.strategy import Given, Outline, Strategy, step_name
+from dpcore.zeros import Zeros
 
 __all__ = [
     "Adaptive",
@@ -32,16 +33,21 @@ def strategy_for(declaration: Declaration, *, given: Given | None = None) -> Str
     if given is None:
         given = Given({declaration.universe.names.index(name): None for name in declaration.fine})
     universe, workload, chosen = declaration.universe, declaration.workload, declaration.strategy
+    zeros = Zeros(universe.possible)
     if isinstance(chosen, PmwSpec):
         if declaration.spec.prior is not None:
             raise SpecError("strategy pmw starts from equal weights and cannot use a `prior`; use mwem or adaptive")
-        return Pmw(universe.shape, workload, rounds=chosen.rounds, alpha=chosen.alpha)
+        return Pmw(universe.shape, workload, rounds=chosen.rounds, alpha=chosen.alpha, zeros=zeros)
     pure = declaration.spec.privacy.delta == 0
     if isinstance(chosen, AdaptiveSpec):
         columns = [
             Column(name, each.size, each.ordered, apart=each.size - each.cells)
             for name, each in universe.attributes.items()
         ]
-        return Adaptive(columns, workload, rounds=chosen.rounds, pure=pure, model_mb=chosen.max_model_mb, given=given)
+        return Adaptive(
+            columns, workload, rounds=chosen.rounds, pure=pure, model_mb=chosen.max_model_mb, given=given, zeros=zeros
+        )
     rounds, orders = chosen.rounds, universe.orders
-    return Mwem(universe.names, universe.shape, workload, rounds=rounds, pure=pure, orders=orders, given=given)
+    return Mwem(
+        universe.names, universe.shape, workload, rounds=rounds, pure=pure, orders=orders, given=given, zeros=zeros
+    )

@@ -21,6 +21,7 @@ from dpcore.strategies.candidates import Candidates, first_candidates
 from dpcore.strategies.grouping import coarser_versions
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.workload import Axes, Workload
+from dpcore.zeros import NO_ZEROS, Zeros
 
 # Tuned on Adult with fourteen columns, see docs/decisions/0014.
 SELECTING = Fraction(8, 100)  # the selection's share of a round's budget
@@ -81,18 +82,19 @@ class Adaptive(Strategy):
         pure: bool,
         model_mb: float,
         given: Given = NOTHING,
+        zeros: Zeros = NO_ZEROS,
     ) -> None:
         super().__init__([column.size for column in columns], given=given)
-        self._columns = columns
+        self._columns, self._zeros = columns, zeros
         self._workload = workload = _within_reach(workload, columns)
         most = MOST_ROUNDS_PURE if pure else MOST_ROUNDS
         self._sets = _candidates(workload, most=most)
         self._target_pairs = workload.target_pairs()
         self._most_cells = int(model_mb * 2**20 / BYTES_PER_CELL)
-        least = sum(column.size for column in columns)
+        least = sum(column.size for column in columns) + sum(table.size for table in zeros.possible.values())
         if least > self._most_cells:
             raise SpecError(
-                f"the columns alone take {_megabytes(least)} MB of model; write `max_model_mb: {_megabytes(4 * least)}` in `strategy`, "
+                f"the columns {'and their constraints ' if zeros.possible else ''}alone take {_megabytes(least)} MB of model; write `max_model_mb: {_megabytes(4 * least)}` in `strategy`, "
                 "or declare coarser columns"
             )
         self._chosen, self._pure = rounds is not None, pure
@@ -104,7 +106,7 @@ class Adaptive(Strategy):
         self._evidence = Evidence()
         self._base: Functions = {}
         self._now: Functions = {}
-        self.model = FactoredModel(self.resolutions, total=1.0)
+        self.model = FactoredModel(self.resolutions, total=1.0, zeros=zeros)
         self._candidates = Candidates(self.model, (), weights={})
 
     @property
@@ -175,7 +177,8 @@ class Adaptive(Strategy):
         self._coarsen(curator)
         self._measure_levels(curator, left=left)
         self._choose_start()
-        self.model = FactoredModel(self.resolutions, total=self._evidence.total, start=self.start.functions)
+        start = self.start.functions
+        self.model = FactoredModel(self.resolutions, total=self._evidence.total, start=start, zeros=self._zeros)
         self._candidates = Candidates(self.model, self._sets, weights=self._workload.largest_weights())
         self._base = self._now = first_factored(self.model, self._evidence)
 
@@ -219,7 +222,7 @@ class Adaptive(Strategy):
         orders = {place: each.size - each.apart for place, each in enumerate(self._columns) if each.ordered}
         if self.gate is not None and self.gate.taken:
             started = First(self.model, self._base)
-            model, base = plain_factored(self.resolutions, Transcript.of(self.measurements))
+            model, base = plain_factored(self.resolutions, Transcript.of(self.measurements), zeros=self._zeros)
             self.start, self.gate = reconsidered(
                 self.start, self.gate, self._evidence, started=started, plain=First(model, base)
             )

@@ -17,6 +17,7 @@ from dpcore.models.trends import UNORDERED, Orders
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.strategies.worthwhile import Budget, Choice, choose
 from dpcore.workload import Axes, Workload
+from dpcore.zeros import NO_ZEROS, Zeros
 
 # Tuned on Adult (seven columns) and on two other census and hospital tables, see docs/decisions/0006.
 SELECTING = Fraction(1, 20)  # the selection's share of a round's budget
@@ -58,10 +59,11 @@ class Mwem(Strategy):
         pure: bool,
         orders: Orders = UNORDERED,
         given: Given = NOTHING,
+        zeros: Zeros = NO_ZEROS,
     ) -> None:
         super().__init__(shape, given=given)
-        self._orders = orders
-        self.model = DenseModel(shape, total=1.0)
+        self._orders, self._zeros = orders, zeros
+        self.model = DenseModel(shape, total=1.0, zeros=zeros)
         self._names = names
         workload = workload.telling(shape)
         self._sets = tuple(axes for axes in workload.parts() if len(axes) > 1)
@@ -146,7 +148,8 @@ class Mwem(Strategy):
         self.gate = Gate.of(self.prior, self._evidence, self.resolutions)
         if self.gate.taken:
             self.start = dense_start(self.model.shape, self.prior, self._sets)
-            self.model = DenseModel(self.model.shape, total=self._evidence.total, start=self.start.functions)
+            shape, start = self.model.shape, self.start.functions
+            self.model = DenseModel(shape, total=self._evidence.total, start=start, zeros=self._zeros)
 
     def _measure_columns(
         self, curator: Curator, shares: Sequence[Fraction], *, left: Fraction, suffix: str
@@ -227,7 +230,7 @@ class Mwem(Strategy):
         """Build the released model from the first one, so that early measurements have no more influence than late ones."""
         if self.gate is not None and self.gate.taken:
             started = First(self.model, self._base)
-            model, base = plain_dense(self.model.shape, Transcript.of(self.measurements))
+            model, base = plain_dense(self.model.shape, Transcript.of(self.measurements), zeros=self._zeros)
             self.start, self.gate = reconsidered(
                 self.start, self.gate, self._evidence, started=started, plain=First(model, base)
             )

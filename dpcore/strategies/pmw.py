@@ -12,6 +12,7 @@ from dpcore.models import DenseModel
 from dpcore.models.fitting import SignedSteps, counted_total
 from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, step_name
 from dpcore.workload import Workload
+from dpcore.zeros import NO_ZEROS, Zeros
 
 
 class Pmw(Strategy):
@@ -30,7 +31,9 @@ class Pmw(Strategy):
 
     model: DenseModel
 
-    def __init__(self, shape: tuple[int, ...], workload: Workload, *, rounds: int, alpha: float) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], workload: Workload, *, rounds: int, alpha: float, zeros: Zeros = NO_ZEROS
+    ) -> None:
         super().__init__(shape)
         cells = math.prod(shape)
         self._steps = SignedSteps.of(shape, rounds=rounds, alpha=alpha)
@@ -39,7 +42,7 @@ class Pmw(Strategy):
             raise SpecError(
                 f"pmw on {cells:,} cells needs at least {least} rounds; write `rounds: {4 * least}` in `strategy`"
             )
-        self.model = DenseModel(shape, total=1.0)
+        self.model = DenseModel(shape, total=1.0, zeros=zeros)
         self._workload = workload
         self._rounds = rounds
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,14 @@ import pyarrow as pa
 
 from dpcore.errors import SourceError, SpecError, UsageError
 from dpcore.universe.attribute import Attribute
-from dpcore.universe.places import CompactCodes, compact
+from dpcore.universe.constraints import Constraint, Possible
+from dpcore.universe.orders import Intervals, Order, in_order, refuse_mixed_chains, row_intervals
+from dpcore.universe.places import CompactCodes, SignedCodes, compact
 
 
 @dataclass(frozen=True, eq=False)
 class Universe:
-    """The product of its attributes' cells, in the order of declaration.
+    """The product of its attributes' cells, in the order of declaration, without the combinations that constraints exclude.
 
     >>> from dpcore.universe import Boolean, Integer
     >>> universe = Universe({"smoker": Boolean(), "age": Integer(minimum=0, maximum=99, width=10)})
@@ -25,6 +29,7 @@ class Universe:
     """
 
     attributes: Mapping[str, Attribute]
+    constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
         """Reject a universe without columns, or with unnamed columns."""
@@ -38,10 +43,28 @@ class Universe:
         """Compare the attributes including their order, which mappings alone do not."""
         if not isinstance(other, Universe):
             return NotImplemented
-        return tuple(self.attributes.items()) == tuple(other.attributes.items())
+        same = tuple(self.attributes.items()) == tuple(other.attributes.items())
+        return same and self.constraints == other.constraints
 
     def __hash__(self) -> int:
-        return hash(tuple(self.attributes.items()))
+        return hash((tuple(self.attributes.items()), self.constraints))
+
+    def with_attributes(self, attributes: Mapping[str, Attribute]) -> "Universe":
+        """Return the universe with some attributes replaced, and the same constraints."""
+        return Universe({**self.attributes, **attributes}, self.constraints)
+
+    @cached_property
+    def possible(self) -> dict[tuple[int, ...], Possible]:
+        """For the columns of each constraint, by ascending position: which combinations of their codes are possible."""
+        found: dict[tuple[int, ...], Possible] = {}
+        refuse_mixed_chains([each for each in self.constraints if isinstance(each, Order)], self.attributes)
+        for constraint in self.constraints:
+            for columns, table in constraint.tables(self.attributes):
+                places = [self.names.index(column) for column in columns]
+                axes = tuple(sorted(places))
+                turned = table.transpose([places.index(axis) for axis in axes])
+                found[axes] = found[axes] & turned if axes in found else turned
+        return found
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,20 +95,26 @@ class Universe:
         """Return the codes of a private table's rows, attribute by attribute, without the rows that any attribute drops."""
         return self.encode_rows(table)[0]
 
-    def encode_rows(self, table: pa.Table | pa.RecordBatch) -> tuple[tuple[CompactCodes, ...], npt.NDArray[np.bool_]]:
+    def encode_rows(
+        self, table: pa.Table | pa.RecordBatch, *, read: Mapping[str, SignedCodes] = MappingProxyType({})
+    ) -> tuple[tuple[CompactCodes, ...], npt.NDArray[np.bool_]]:
         """Encode a private table; also return which rows were kept, so that other columns can be filtered alike.
 
         Args:
             table: Any table or batch that has each declared column once. Other columns are ignored.
+            read: The codes of columns that were encoded before, -1 for rows to drop. These columns may be of other universes, too.
 
         Returns:
             The codes of the kept rows, attribute by attribute, each in the smallest unsigned type for its size; and for
             each row of the table whether it was kept. Both are as private as the table itself.
         """
         self._refuse_incomplete(table)
-        columns = [attribute.encode(table.column(name)) for name, attribute in self.attributes.items()]
+        columns = [
+            read[name] if name in read else attribute.encode(table.column(name))
+            for name, attribute in self.attributes.items()
+        ]
         keep: npt.NDArray[np.bool_] = np.ones(table.num_rows, dtype=np.bool_)
-        for codes in columns:
+        for codes in (*columns, *read.values()):
             if codes.min(initial=0) < 0:
                 keep &= codes >= 0
         if not keep.all():
@@ -93,7 +122,7 @@ class Universe:
         return tuple(compact(codes, size=size) for codes, size in zip(columns, self.shape, strict=True)), keep
 
     def decode(self, codes: Sequence[npt.NDArray[np.integer[Any]]], rng: np.random.Generator) -> pa.Table:
-        """Draw a row of values for each row of codes, each within its cell."""
+        """Draw a row of values for each row of codes, each within its cell. Values of columns in an order are drawn in this order."""
         if len(codes) != len(self.attributes) or len({len(column) for column in codes}) != 1:
             raise UsageError(
                 f"decode needs {len(self.attributes)} arrays of codes of one length, one for each attribute"
@@ -101,7 +130,37 @@ class Universe:
         columns = [
             attribute.decode(column, rng) for attribute, column in zip(self.attributes.values(), codes, strict=True)
         ]
-        return pa.Table.from_arrays(columns, schema=self.schema)
+        return self.in_order(pa.Table.from_arrays(columns, schema=self.schema), codes, rng)[0]
+
+    def in_order(
+        self,
+        table: pa.Table,
+        codes: Sequence[npt.NDArray[np.integer[Any]]],
+        rng: np.random.Generator,
+        *,
+        within: Intervals = MappingProxyType({}),
+    ) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+        """Draw values again where drawn rows violate an order.
+
+        Args:
+            table: The rows.
+            codes: Their codes.
+            rng: Draws.
+            within: Parts of cells from which values of some columns must come.
+
+        Returns:
+            The rows, and whether each row's cells, or parts of cells, allow an order. Whole cells always do.
+        """
+        orders = [each for each in self.constraints if isinstance(each, Order)]
+        if not orders:
+            return table, np.ones(table.num_rows, dtype=np.bool_)
+        places = {name: place for place, name in enumerate(self.names)}
+        named = dict.fromkeys(column for each in orders for column in each.columns)
+        intervals = {
+            name: within[name] if name in within else row_intervals(self.attributes[name], codes[places[name]])
+            for name in named
+        }
+        return in_order(table, orders, intervals, attributes=self.attributes, rng=rng)
 
     def _refuse_incomplete(self, table: pa.Table | pa.RecordBatch) -> None:
         present = table.schema.names

@@ -17,6 +17,7 @@ from dpcore.models.factored.scopes import Scope, Scopes
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import Weights
 from dpcore.workload import Axes
+from dpcore.zeros import IMPOSSIBLE
 
 WIDEST = 600.0  # the range of a clique's logarithms up to which products neither underflow nor lose precision
 
@@ -82,11 +83,13 @@ class Calibration:
             for axes in plan.functions:
                 function = functions[axes]
                 highest = float(function.max())
-                widest += highest - float(function.min())
+                widest += _range(function, highest)
                 factors.append(np.exp(function - highest))
             for child in plan.children:
                 largest = float(sums[child].max())
-                widest += math.log(largest / float(sums[child].min()))
+                least = float(sums[child].min())
+                # Only what constraints exclude has no weight at all.
+                widest += math.log(largest / (least or float(sums[child][sums[child] > 0].min())))
                 factors.append(sums[child] / largest)
             if widest > WIDEST:
                 return None
@@ -120,7 +123,9 @@ class Calibration:
         for clique in tree.order[1:]:
             parent, shared = tree.parents[clique], self._separators[clique]
             wanted = moves.sum(weights[parent], tree.axes[parent], shared)
-            weights[clique] *= moves.spread(wanted / sums[clique], shared, tree.axes[clique])
+            held = sums[clique]
+            share = wanted / held if held.min() else np.divide(wanted, held, out=np.zeros(held.shape), where=held > 0)
+            weights[clique] *= moves.spread(share, shared, tree.axes[clique])
         return weights
 
     def _joined(self, plan: _Plan, factors: list[Weights], combine: np.ufunc) -> Weights:
@@ -153,6 +158,14 @@ class Calibration:
         one_left, other_left = [*left, None, None][:2]
         joins.append(_Join(one_left, other_left, whole))
         return _Plan(tuple(functions), tuple(children), axes, tuple(joins))
+
+
+def _range(function: Weights, highest: float) -> float:
+    """Return how far logarithms lie below the highest one, except for cells that constraints exclude: their weight is exactly zero."""
+    lowest = float(function.min())
+    if lowest < highest + IMPOSSIBLE / 2:
+        lowest = float(function[function >= highest + IMPOSSIBLE / 2].min())
+    return highest - lowest
 
 
 def _smallest_union(left: Sequence[int], over: Sequence[Scope], scopes: Scopes) -> tuple[int, int]:

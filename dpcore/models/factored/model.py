@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
 from dpcore.models.factored.across import Across
@@ -23,6 +24,7 @@ from dpcore.models.factored.tree import JunctionTree, cliques_of
 from dpcore.models.model import RowCodes, Weights, checked_total
 from dpcore.resolutions import Groups, Resolutions
 from dpcore.workload import Axes
+from dpcore.zeros import NO_ZEROS, Zeros
 
 BYTES_PER_CELL = 8
 
@@ -39,10 +41,20 @@ class FactoredModel:
     """
 
     def __init__(
-        self, resolutions: Resolutions, *, total: float, start: Mapping[Axes, Weights] = MappingProxyType({})
+        self,
+        resolutions: Resolutions,
+        *,
+        total: float,
+        start: Mapping[Axes, Weights] = MappingProxyType({}),
+        zeros: Zeros = NO_ZEROS,
     ) -> None:
-        """Start from the uniform distribution, or from the one that is proportional to exp of the sum of `start`."""
+        """Start from the uniform distribution over all possible cells, or from the one proportional to exp of the sum of `start`.
+
+        The columns of a constraint lie in one clique.
+        """
         self.resolutions = resolutions
+        self._zeros = zeros
+        self._possible: dict[Axes, NDArray[np.bool_] | None] = {}
         self._scopes = Scopes(resolutions)
         self._moves = Moves(resolutions)
         self._needed: list[Scope] = list(self._scopes.single)
@@ -100,10 +112,17 @@ class FactoredModel:
         """
         for axes, function in functions.items():
             self._check(axes, function)
-        self.make_room(functions)
-        every = {**self._start, **{axes: _plus(each, self._start.get(axes)) for axes, each in functions.items()}}
+        started = {axes: _plus(each, self._start.get(axes)) for axes, each in functions.items()}
+        every = self._zeros.added({**self._start, **started})
+        self.make_room(every)
         self._beliefs = self._calibration(tuple(every)).beliefs(every)
         self._across = Across(self._tree, self._beliefs, self._scopes, self._moves)
+
+    def possible(self, axes: Axes) -> NDArray[np.bool_] | None:
+        """Return which cells of a marginal the constraints allow; None if all of them are possible."""
+        if axes not in self._possible:
+            self._possible[axes] = self._zeros.support(axes, self.resolutions)
+        return self._possible[axes]
 
     def make_room(self, sets: Iterable[Axes]) -> None:
         """Rebuild the tree so that every set lies in a clique.

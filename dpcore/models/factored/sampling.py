@@ -139,7 +139,18 @@ def _draw(table: Weights, lines: Codes, groups: Codes, starts: Codes, shares: We
     # Rounding may move a share to the very end of its group, where the next one begins.
     positions = np.minimum(below + shares * mass, np.nextafter(ends[end - 1], 0.0))
     places = np.searchsorted(ends, positions, side="right")
-    # Where the mass is zero, all cells of the group are equally likely.
-    places = np.where(mass > 0, places, begin + (shares * (end - begin)).astype(np.int64))
-    drawn: Codes = np.clip(places, begin, end - 1) - lines * width
+    places = np.clip(places, begin, end - 1)
+    for row in np.flatnonzero(mass <= 0).tolist():
+        places[row] = begin[row] + _faint(table.ravel()[begin[row] : end[row]], float(shares[row]))
+    drawn: Codes = places - lines * width
     return drawn
+
+
+def _faint(weights: Weights, share: float) -> int:
+    """Return the cell at a share of weights that are too small for a sum over the whole table. If all are zero, they count alike.
+
+    >>> _faint(np.array([0.0, 1e-300, 0.0]), 0.9), _faint(np.zeros(4), 0.9)
+    (1, 3)
+    """
+    ends = np.cumsum(weights / weights.max()) if weights.max() > 0 else np.arange(1.0, len(weights) + 1)
+    return int(np.searchsorted(ends, min(share * float(ends[-1]), float(np.nextafter(ends[-1], 0.0))), side="right"))

@@ -13,6 +13,7 @@ from dpcore.tables.ingest.coded import Coded, Weights
 from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.stored_words import stored_words
 from dpcore.tables.ingest.tally import EDGES
+from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.ingest.window import Window, has_days
 from dpcore.tables.sources.ids import can_identify, hash_ids
 from dpcore.tables.sources.layout import taken
@@ -32,6 +33,7 @@ class Coding:
         protection: The protected unit, which determines whether ids and weights are read.
         window: Selects the rows of the blocks that the run reads; None for all rows.
         tallies: Whether the records are units with their number of rows, instead of bounded rows (`dpcore.tables.ingest.tally`).
+        rules: What happens to rows that violate constraints; None without constraints.
         edges: The edges of the buckets of those numbers.
         constant: The columns of the universe in which the kept rows of a unit are made to agree (`dpcore.tables.ingest.agreement`).
     """
@@ -40,6 +42,7 @@ class Coding:
     protection: Protection
     window: Window | None
     tallies: bool = False
+    rules: Rules | None = None
     edges: tuple[int, ...] = EDGES
     constant: tuple[str, ...] = ()
 
@@ -69,6 +72,8 @@ class Coding:
         reads: dict[str, Callable[[pa.DataType], bool]] = {}
         for name, attribute in self.universe.attributes.items():
             reads[name] = attribute.reads
+        for name, attribute in () if self.rules is None else self.rules.attributes.items():
+            reads.setdefault(name, attribute.reads)
         if self.by_unit:
             reads[self.protection.unit] = can_identify
         if self.protection.weight is not None:
@@ -90,7 +95,9 @@ class Coding:
             start: The number of the batch's first row in its piece.
         """
         batch, places = self.windowed(batch)
-        codes, keep = self.universe.encode_rows(batch)
+        codes, keep = self.universe.encode_rows(
+            batch, read={} if self.rules is None else self.rules.read(batch, self.universe)
+        )
         kept = np.flatnonzero(keep)
         rows = pa.array(kept)
         counts = np.ones(len(kept), dtype=np.bool_)

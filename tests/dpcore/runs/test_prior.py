@@ -204,3 +204,18 @@ def test_an_interrupted_run_goes_on_from_the_same_start(tmp_path: Path, monkeypa
         synthesize(spec, run_id="r", resume=True)
     pd.testing.assert_frame_equal(before, pd.read_parquet(release / "data"))
     assert manifest_of(release)["prior"]["used"]
+
+
+@pytest.mark.parametrize("strategy", ["mwem", "adaptive"])
+def test_no_row_violates_a_constraint_although_the_prior_does(tmp_path: Path, strategy: str) -> None:
+    spec = prepare(tmp_path, strategy)
+    spec.write_text(spec.read_text("utf-8") + "constraints: [{impossible: {job: b, smoker: true}}]\n", encoding="utf-8")
+    public = pd.read_parquet(tmp_path / "public.parquet")
+    assert ((public.job == "b") & public.smoker).sum() > 100
+    with chdir(tmp_path):
+        release = Path(synthesize(spec).release).resolve()
+    rows = pd.read_parquet(release / "data")
+    assert manifest_of(release)["prior"]["used"]
+    assert not ((rows.job == "b") & rows.smoker).any()
+    found = answer(open_release(release), "select count(*) as n from release where job = 'b' and smoker")
+    assert found.n.tolist() == [0]

@@ -123,7 +123,7 @@ outputs: {path: releases}
         (("values: [F, M], missing: true", "values: [F, M], outside: clip"), "outside:", "'other' or 'drop'"),
         (("marginals: 2", "marginals: 7"), "marginals:", "the universe has 4 columns"),
         (("marginals: 2", "marginals: [[sex, sox]]"), "sox", "`sox` is not a column"),
-        (("workload: {marginals: 2}", "constraints: []"), "constraints:", "not part of this version"),
+        (("workload: {marginals: 2}", "constraint: []"), "constraint:", "did you mean `constraints`?"),
         (("workload: {marginals: 2}", "strategy: {name: adaptve}"), "strategy:", "adaptive"),
         (("workload: {marginals: 2}", "strategy: {name: mwem, round: 3}"), "round:", "did you mean `rounds`"),
         (("workload: {marginals: 2}", "output: {rows: 0}"), "rows:", "`rows` must be `noisy` or a whole number"),
@@ -283,7 +283,8 @@ def test_each_key_of_a_workload_is_part_of_the_digest(tmp_path: Path) -> None:
 
 def test_the_schema_is_json_and_names_every_key() -> None:
     schema = json.loads(json.dumps(json_schema()))
-    keys = {"dataset", "source", "privacy", "blocks", "universe", "workload", "strategy", "output", "engine", "prior"}
+    keys = {"dataset", "source", "privacy", "blocks", "universe", "constraints", "workload", "strategy", "output"}
+    keys |= {"engine", "prior", "persons"}
     assert set(schema["properties"]) == keys | {"analyst", "purpose"}
 
 

@@ -1,0 +1,279 @@
+"""The constraint that one column is never above another, such as `admitted <= discharged`.
+
+Models know which cells can occur together. Where two cells overlap, the values drawn from them decide: they are drawn again together until
+they are in order, which is exactly the distribution of both given their order.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.errors import SpecError
+from dpcore.universe.attribute import Attribute
+from dpcore.universe.constraints import Columns, Constraint, Possible, Violations, checked_shape
+from dpcore.universe.extremes import Floats, cell_intervals, drawn_extremes, numbers
+from dpcore.universe.fine_days import FineDays
+from dpcore.universe.fine_numbers import FineNumber
+from dpcore.universe.leaves import Fine
+from dpcore.universe.numeric import Integer, Number
+from dpcore.universe.spread import Spread
+from dpcore.universe.spreading import spread_of
+from dpcore.universe.temporal import CalendarColumn, Date, Datetime
+
+TRIES = 20
+"""How often values are drawn again. What is left then is drawn one column after the other, which is always possible."""
+
+Places = npt.NDArray[Any]
+Intervals = Mapping[str, tuple[Places, Places]]
+"""For some columns, the places from which each row's value is drawn: the first one, and the one after the last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order(Constraint):
+    """The value of one column is at most that of another. A null satisfies every order."""
+
+    low: str
+    high: str
+
+    @property
+    def columns(self) -> Columns:
+        """The lower column, then the higher one."""
+        return self.low, self.high
+
+    def tables(self, attributes: Mapping[str, Attribute]) -> Iterator[tuple[Columns, Possible]]:
+        """Yield one table: a pair of cells is possible if the lowest value of the one is at most the highest of the other."""
+        low, high = attributes[self.low], attributes[self.high]
+        _refuse_incomparable(self, low, high)
+        possible = np.ones(checked_shape(self.columns, attributes), dtype=np.bool_)
+        possible[: low.cells, : high.cells] = drawn_extremes(low)[0][:, None] <= drawn_extremes(high)[1][None, :]
+        yield self.columns, possible
+
+
+def _refuse_incomparable(order: Order, low: Attribute, high: Attribute) -> None:
+    kinds: tuple[type[Attribute] | tuple[type[Attribute], ...], ...] = ((Integer, Number), Date, Datetime)
+    if not any(isinstance(low, kind) and isinstance(high, kind) for kind in kinds):
+        raise SpecError(
+            f"`{order.low}` and `{order.high}` have no common order; name two numbers, two dates or two datetimes"
+        )
+    binned = [isinstance(each, CalendarColumn) and not isinstance(each, Fine) for each in (low, high)]
+    same = isinstance(low, Date | Datetime) and isinstance(high, Date | Datetime) and low.every == high.every
+    if any(binned) and not (all(binned) and same and low.minimum == high.minimum):  # type: ignore[attr-defined]
+        raise SpecError(
+            f"only the first moment of a bin is released, so `{order.low}` and `{order.high}` need the same bins; give both the same "
+            "`every` and `min`, or neither an `every`"
+        )
+
+
+def refuse_mixed_chains(orders: Sequence[Order], attributes: Mapping[str, Attribute]) -> None:
+    """Raise if a column between two others has another step: it might have no value between theirs, although each pair of cells does."""
+    between = {each.low for each in orders} & {each.high for each in orders}
+    for each in orders:
+        if between.intersection(each.columns) and _step(attributes[each.low]) != _step(attributes[each.high]):
+            raise SpecError(
+                f"`{each.low}` and `{each.high}` are in an order of three columns or more, which need the same type and step; give them the "
+                "same, or order two columns only"
+            )
+
+
+def _step(attribute: Attribute) -> object:
+    """Return what the values of a column are multiples of."""
+    if isinstance(attribute, FineNumber):
+        return attribute.scale.step, attribute.scale.per, attribute.scale.low % attribute.scale.step
+    if isinstance(attribute, Integer | Number):
+        return isinstance(attribute, Integer)
+    return attribute.step if isinstance(attribute, FineDays) else "bins"
+
+
+def implied(orders: Sequence[Order]) -> list[Order]:
+    """Return the orders that follow from others through columns in between.
+
+    Raises:
+        SpecError: If orders form a circle.
+
+    >>> given = [Order(low=a, high=b, violations=Violations.DROP) for a, b in ("ab", "bc")]
+    >>> [(each.low, each.high) for each in implied(given)]
+    [('a', 'c')]
+    """
+    known = {(each.low, each.high): each.violations for each in orders}
+    found = dict(known)
+    while more := {
+        (low, high): max(first, second, key=lambda policy: policy is Violations.DROP)
+        for (low, middle), first in found.items()
+        for (start, high), second in known.items()
+        if start == middle and (low, high) not in found
+    }:
+        found |= more
+    for low, high in found:
+        if low == high:
+            raise SpecError(f"the orders of `{low}` form a circle; remove one of them")
+    return [
+        Order(low=low, high=high, violations=policy)
+        for (low, high), policy in found.items()
+        if (low, high) not in known
+    ]
+
+
+def in_order(
+    table: pa.Table,
+    orders: Sequence[Order],
+    intervals: Intervals,
+    *,
+    attributes: Mapping[str, Attribute],
+    rng: np.random.Generator,
+) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+    """Draw values again where they are not in order.
+
+    Args:
+        table: Drawn rows.
+        orders: The orders, with those that they imply.
+        intervals: Where the values of each column in an order come from.
+        attributes: The columns.
+        rng: Draws.
+
+    Returns:
+        The rows, and for each row whether its intervals allow an order at all. That is so if they are whole cells.
+    """
+    draws = _Draws(orders, intervals, {name: spread_of(attributes[name]) for name in intervals})
+    values = {name: _numbers(table.column(name)) for name in intervals}
+    feasible = draws.feasible(values)
+    rows = np.flatnonzero(draws.wrong(values) & feasible)
+    if not len(rows):
+        return table, feasible
+    for name, places in draws.again(rows, values, rng).items():
+        place = table.schema.get_field_index(name)
+        table = table.set_column(
+            place, table.schema.field(place), _replaced(table.column(name), rows, draws.spreads[name], places)
+        )
+    return table, feasible
+
+
+@dataclass(frozen=True, eq=False)
+class _Draws:
+    """Draws from the intervals of rows, given the orders of columns."""
+
+    orders: Sequence[Order]
+    intervals: Intervals
+    spreads: Mapping[str, Spread]
+
+    def wrong(self, values: Mapping[str, Floats]) -> npt.NDArray[np.bool_]:
+        """Tell which rows are not in order. Nulls are not numbers, and are in every order."""
+        return np.asarray(np.logical_or.reduce([values[each.low] > values[each.high] for each in self.orders]))
+
+    def feasible(self, values: Mapping[str, Floats]) -> npt.NDArray[np.bool_]:
+        """Tell which rows have values in order in their intervals."""
+        low, high = self._ends(slice(None), values)
+        return ~np.asarray(np.logical_or.reduce([low[each.low] > high[each.high] for each in self.orders]))
+
+    def _ends(self, rows: Any, values: Mapping[str, Floats]) -> tuple[dict[str, Floats], dict[str, Floats]]:
+        """Return the lowest and the highest number of each interval; not a number for nulls."""
+        low, high = {}, {}
+        for name, (start, stop) in self.intervals.items():
+            spread, null = self.spreads[name], np.isnan(values[name][rows])
+            last = stop[rows] - 1 if spread.whole else np.nextafter(stop[rows], -np.inf)
+            low[name] = np.where(null, np.nan, numbers(spread.value(start[rows])))
+            high[name] = np.where(null, np.nan, numbers(spread.value(last)))
+        return low, high
+
+    def again(
+        self, rows: npt.NDArray[np.intp], values: Mapping[str, Floats], rng: np.random.Generator
+    ) -> dict[str, Places]:
+        """Return places in order for these rows, by column."""
+        found = {name: self._drawn(name, rows, rng) for name in self.intervals}
+        waiting = np.arange(len(rows))
+        for attempt in range(TRIES):
+            if attempt:
+                for name, places in found.items():
+                    places[waiting] = self._drawn(name, rows[waiting], rng)
+            drawn = {
+                name: np.where(
+                    np.isnan(values[name][rows[waiting]]), np.nan, numbers(self.spreads[name].value(each[waiting]))
+                )
+                for name, each in found.items()
+            }
+            waiting = waiting[self.wrong(drawn)]
+            if not len(waiting):
+                return found
+        for name, places in self._one_by_one(rows[waiting], values, rng).items():
+            found[name][waiting] = places
+        return found
+
+    def _drawn(self, name: str, rows: npt.NDArray[np.intp], rng: np.random.Generator) -> Places:
+        """Draw a place from each row's interval, by the distribution within its cell."""
+        spread, (start, stop) = self.spreads[name], (each[rows] for each in self.intervals[name])
+        before, after = spread.below(start), spread.below(stop)
+        places = spread.quantile(before + rng.random(len(rows)) * (after - before))
+        last = stop - 1 if spread.whole else np.nextafter(stop, -np.inf)
+        return np.asarray(np.clip(places, start, last))
+
+    def _one_by_one(
+        self, rows: npt.NDArray[np.intp], values: Mapping[str, Floats], rng: np.random.Generator
+    ) -> dict[str, Places]:
+        """Draw the lower columns first, each evenly from what leaves room for the higher ones."""
+        low, high = self._ends(rows, values)
+        chosen: dict[str, Places] = {}
+        for name in _lowest_first(self.intervals, self.orders):
+            spread, (start, stop) = self.spreads[name], (each[rows] for each in self.intervals[name])
+            least = np.fmax.reduce([low[name], *(low[each.low] for each in self.orders if each.high == name)])
+            most = np.fmin.reduce([high[name], *(high[each.high] for each in self.orders if each.low == name)])
+            first, last = _places_between(spread, start, stop, np.nan_to_num(least), np.nan_to_num(most))
+            if spread.whole:
+                chosen[name] = rng.integers(first, np.maximum(last, first) + 1)
+            else:
+                chosen[name] = first + rng.random(len(rows)) * np.maximum(last - first, 0)
+            # what is drawn is the least that the columns above it may be
+            low[name] = np.where(np.isnan(low[name]), np.nan, numbers(spread.value(chosen[name])))
+        return chosen
+
+
+def _lowest_first(columns: Iterable[str], orders: Sequence[Order]) -> list[str]:
+    """Return columns so that each comes after those below it: implied orders are known, so their number decides."""
+    return sorted(columns, key=lambda column: sum(each.high == column for each in orders))
+
+
+def _places_between(spread: Spread, start: Places, stop: Places, least: Floats, most: Floats) -> tuple[Places, Places]:
+    """Return the first and the last place of each interval whose numbers are between two others. Numbers are linear in places."""
+    origin = spread.bounds[:1]
+    zero, one = numbers(spread.value(np.concatenate([origin, origin + 1]))).tolist()
+    if not spread.whole:
+        return np.maximum(start, least), np.minimum(np.nextafter(stop, -np.inf), most)
+    first = np.clip(np.ceil((least - zero) / (one - zero)).astype(np.int64) + origin, start, stop - 1)
+    last = np.clip(np.floor((most - zero) / (one - zero)).astype(np.int64) + origin, start, stop - 1)
+    for _ in range(2):  # quotients of doubles may be off by a place
+        first += (numbers(spread.value(first)) < least) & (first < stop - 1)
+        first -= (numbers(spread.value(first - 1)) >= least) & (first > start)
+        last -= (numbers(spread.value(last)) > most) & (last > start)
+        last += (numbers(spread.value(last + 1)) <= most) & (last < stop - 1)
+    return first, last
+
+
+def row_intervals(attribute: Attribute, codes: npt.NDArray[np.integer[Any]]) -> tuple[Places, Places]:
+    """Return the interval of each row's cell. Rows without a declared cell get that of the first one, which nobody reads."""
+    start, stop = cell_intervals(attribute)
+    inside = np.where(codes < attribute.cells, codes, 0)
+    return start[inside], stop[inside]
+
+
+def _numbers(column: pa.ChunkedArray) -> Floats:
+    """Return a column as numbers; nulls are not a number."""
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
+    return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _replaced(column: pa.ChunkedArray, rows: npt.NDArray[np.intp], spread: Spread, places: Places) -> pa.ChunkedArray:
+    """Return a column with the values of these places in these rows. Nulls stay."""
+    values = spread.value(places)
+    if pa.types.is_integer(column.type):
+        values = values.astype(np.int64)
+    elif pa.types.is_timestamp(column.type):
+        values = values.astype("datetime64[us]")
+    mask = np.zeros(len(column), dtype=np.bool_)
+    mask[rows] = True
+    whole = column.combine_chunks()
+    replaced = pc.replace_with_mask(whole, pa.array(mask), pa.array(values, type=column.type))
+    return pa.chunked_array([pc.if_else(pc.is_null(whole), pa.scalar(None, type=column.type), replaced)])

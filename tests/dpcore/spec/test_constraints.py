@@ -1,0 +1,101 @@
+"""`constraints` in a spec: read, checked with line and column, refused with an example, and part of the hash and the manifest."""
+
+from pathlib import Path
+
+import pytest
+
+from dpcore.errors import SpecError
+from dpcore.spec import Declaration, load_spec
+from dpcore.spec.described import restore_universe
+
+HEAD = """\
+dataset: clinic
+privacy: {unit: row, neighbours: add-remove, epsilon: 1, delta: 1e-9}
+universe:
+  sex: {type: categorical, values: [F, M]}
+  pregnant: {type: boolean}
+  relation: {type: categorical, values: [wife, husband, own]}
+  age: {type: integer, min: 0, max: 99, width: 5}
+  income: {type: integer, min: 0, max: 9999}
+  code: {type: categorical, discover: {most: 5, length: 2, alphabet: ABC, share: 0.1}}
+"""
+
+
+def load(folder: Path, constraints: str) -> Declaration:
+    path = folder / "spec.yaml"
+    path.write_text(f"{HEAD}constraints:\n{constraints}", encoding="utf-8")
+    return load_spec(path, with_table=True)
+
+
+def test_all_kinds_are_read(tmp_path: Path) -> None:
+    declaration = load(
+        tmp_path,
+        "  - impossible: {sex: M, pregnant: true}\n"
+        "  - {if: {relation: [wife, husband]}, then: {age: {min: 15}}, violations: repair}\n"
+        "  - possible: {columns: [sex, relation], rows: [[F, wife], [M, husband], [[F, M], own]]}\n",
+    )
+    possible = declaration.universe.possible
+    assert {axes: int((~table).sum()) for axes, table in possible.items()} == {(0, 1): 1, (2, 3): 6, (0, 2): 2}
+    assert [str(each.violations) for each in declaration.universe.constraints] == ["drop", "repair", "drop"]
+
+
+def test_the_manifest_restores_the_constraints_and_the_hash_includes_them(tmp_path: Path) -> None:
+    some = load(tmp_path, "  - {if: {relation: wife}, then: {sex: F, age: {min: 15, max: 94}}}\n")
+    written = some.spec.model_dump(mode="json")
+    again = restore_universe(
+        written["universe"], described={}, discovered=[{"column": "code"}], constraints=written["constraints"]
+    )
+    assert again.constraints == some.universe.constraints
+    assert written["constraints"][0]["if"] == {"relation": "wife"}
+    assert load(tmp_path, "  - {if: {relation: wife}, then: {sex: F}}\n").digest != some.digest
+    path = tmp_path / "spec.yaml"
+    path.write_text(HEAD, encoding="utf-8")
+    assert load_spec(path, with_table=True).digest != some.digest
+
+
+@pytest.mark.parametrize(
+    ("constraints", "told"),
+    [
+        ("  - impossible: {sexx: M}\n", "11:18: `sexx` is not a column of the universe; declare it or remove it"),
+        ("  - impossible: {sex: X, age: {max: 4}}\n", "11:18: `sex` has no value 'X'; its values are 'F', 'M'"),
+        ("  - {if: {age: {max: 17}}, then: {sex: M}}\n", "11:11: the range of `age` cuts its bin [15, 20) in two"),
+        ("  - impossible: {sex: M}\n", "11:5: with the constraints so far, `sex` can never be 'M'"),
+        (
+            "  - impossible: {sex: [F, M]}\n",
+            "11:5: together with the constraints before it, this one leaves no possible row",
+        ),
+        (
+            "  - {if: {sex: M}, then: {pregnant: false}}\n  - {if: {sex: F}, then: {pregnant: false}}\n",
+            "12:5: with the constraints so far, `pregnant` can never be 'true'; remove that value from the column",
+        ),
+        ("  - {if: {sex: M}}\n", "11:5: `constraints[0]` needs `if` and `then` together"),
+        ("  - {violations: drop}\n", "11:5: `constraints[0]` needs exactly one of `impossible`, `if` with `then`"),
+        ("  - {if: {sex: M}, then: {sex: F}}\n", "has `sex` in both `if` and `then`"),
+        ("  - possible: {columns: [sex, relation], rows: [[F]]}\n", "has 2 columns, but row 1 has 1 values"),
+        ("  - possible: {columns: [sex, relation], rows: 3}\n", "`rows` must be a list of rows"),
+        ("  - possible: {columns: [sex, none], rows: [[F, a]]}\n", "11:31: `none` is not a column"),
+        (
+            "  - impossible: {income: 5, sex: M}\n",
+            "11:18: `income` has full resolution, and this constraint needs its cells",
+        ),
+        ("  - impossible: {code: A, sex: M}\n", "11:18: the cells of `code` are discovered, so they are not known yet"),
+        ("  - {impossible: {sex: M}, violation: drop}\n", "11:28: unknown key `violation`; did you mean `violations`?"),
+        ("  - {impossible: {sex: M}, violations: skip}\n", "`violations` must be one of 'drop' or 'repair'"),
+        ("  - {impossible: 3}\n", "11:6: `impossible` must have a value for each column, such as {sex: M}"),
+        ("  - impossible: {sex: {mn: 3}}\n", "11:18: `sex` must be a value, a list of values, or a range"),
+        ("  - impossible: {sex: M, age: {min: 150}}\n", "11:5: the constraint on `sex` and `age` excludes nothing"),
+        ("  - impossible: {sex: M, pregnant: null}\n", "`pregnant` has no nulls"),
+        (
+            "  - {order: age <= income}\n  - {order: income <= age}\n",
+            "12:5: the orders of `age` form a circle; remove one of",
+        ),
+        ("  - {order: age < income}\n", "11:6: `order` must be two or more columns with <= between them"),
+        ("  - {order: age <= sex}\n", "11:5: `age` and `sex` have no common order; name two numbers"),
+        ("  3\n", "10:1: `constraints` must be a list"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_and_what_to_do(tmp_path: Path, constraints: str, told: str) -> None:
+    with pytest.raises(SpecError) as error:
+        load(tmp_path, constraints)
+    assert told in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
