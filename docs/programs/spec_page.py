@@ -22,7 +22,7 @@ _HEADINGS = {
     "WeightSpec": "### `privacy.weight`",
     "BlocksSpec": "## `blocks`",
     "PersonsSpec": "## `persons`",
-    "PriorSpec": "prior",
+    "PriorSpec": "## `prior`",
     "CategoricalSpec": "## `universe`: a column of type `categorical`",
     "BooleanSpec": "## `universe`: a column of type `boolean`",
     "IntegerSpec": "## `universe`: a column of type `integer`",
