@@ -13,9 +13,9 @@ import pytest
 from dpcore import answer, synthesize
 from dpcore.errors import LedgerDamaged, LedgerError, OutputError, SpecError, UsageError
 from dpcore.ledger import EventKind, open_ledger
-from dpcore.object_store import ObjectPath
+from dpcore.object_store import ObjectPath, below
 from dpcore.release import Draft, targets
-from dpcore.release.integrity import damage
+from dpcore.release.integrity import damage, walk
 from dpcore.release.withdrawal import SIGN
 from dpcore.runs import synthesis
 from dpcore.spec import load_spec
@@ -116,13 +116,21 @@ def complete(folder: ObjectPath) -> list[str]:
     seen = []
     for path in folder.iterdir() if folder.exists() else ():
         if (path / "manifest.json").exists():
-            with (path / "manifest.json").open() as file:
-                assert damage(path, json.load(file)) is None
+            written = content_of(path / "manifest.json")
+            assert damage(path, json.loads(written), digest=sha256(written).hexdigest()) is None
             seen.append(path.name)
     if (folder / "latest.json").exists():
-        with (folder / "latest.json").open() as file:
-            assert json.load(file)["release"] in seen
+        assert json.loads(content_of(folder / "latest.json"))["release"] in seen
     return seen
+
+
+def content_of(path: ObjectPath) -> bytes:
+    with path.open() as file:
+        return file.read()
+
+
+def objects_in(folder: ObjectPath) -> list[str]:
+    return [str(below(folder, above / name)) for above, _, names in walk(folder) for name in names]
 
 
 def test_a_writer_killed_between_any_two_changes_leaves_no_half_release_and_is_resumed_once(
@@ -148,13 +156,13 @@ def test_a_writer_killed_between_any_two_changes_leaves_no_half_release_and_is_r
         published = targets.publish(each, **how)
         assert published.appeared is (states[-1][0] == [])
         assert complete(folder) == [draft.name]
-        with (folder / draft.name / "manifest.json").open() as file:
-            assert sha256(file.read()).hexdigest() == published.manifest_sha256
+        assert sha256(content_of(folder / draft.name / "manifest.json")).hexdigest() == published.manifest_sha256
         again = targets.publish(each, **{**how, "recorded": (published.manifest_sha256,)})
         assert (again.appeared, again.manifest_sha256) == (False, published.manifest_sha256)
         boundary += 1
-    # The note, three files, the manifest and the pointer: nothing is seen before the manifest, or pointed to before the pointer.
-    assert states == [([], False)] * 5 + [([draft.name], False)]
+    # Each object is one change, and the manifest and the pointer are the last two.
+    # Nothing is seen before the manifest, or pointed to before the pointer.
+    assert states == [([], False)] * (len(objects_in(folder)) - 1) + [([draft.name], False)]
 
 
 def test_a_worker_that_was_believed_dead_writes_the_same_bytes(
@@ -164,13 +172,11 @@ def test_a_worker_that_was_believed_dead_writes_the_same_bytes(
     draft, how = made[1], made[2]
     folder = draft.declaration.output_folder
     assert isinstance(folder, ObjectPath)
-    with (folder / draft.name / "manifest.json").open() as file:
-        before = file.read()
+    before = content_of(folder / draft.name / "manifest.json")
     monkeypatch.setattr(targets, "_manifest_there", lambda final: b"")
     later = replace(draft, statement=replace(draft.statement, ledger_head="0" * 64))
     assert targets.publish(later, **how).manifest_sha256 == sha256(before).hexdigest()
-    with (folder / draft.name / "manifest.json").open() as file:
-        assert file.read() == before
+    assert content_of(folder / draft.name / "manifest.json") == before
     assert complete(folder) == [draft.name]
 
 
@@ -184,8 +190,7 @@ def test_what_is_not_the_runs_own_is_never_replaced(here: Path, made: tuple[Path
     for recorded in ((), ("0" * 64,)):
         with pytest.raises(OutputError, match="is not the release of run first"):
             targets.publish(each, **{**how, "recorded": recorded})
-    with planted.open() as file:
-        assert file.read() == b"{}"
+    assert content_of(planted) == b"{}"
     planted.unlink()
     note = folder_of(output.path) / targets.PUBLISHING / f"{draft.name}.json"
     note.write(
@@ -216,7 +221,7 @@ def listed_found_read_answered_and_verified(here: Path, capsys: pytest.CaptureFi
     assert 0 < len(rows) < 1000
     assert frame["n"][0] == pytest.approx(len(rows), abs=1)
     verified = verify_ledger(complete=[folder])
-    assert (verified.manifests, verified.files, verified.absent) == (1, 6, 0)
+    assert (verified.manifests, verified.files, verified.absent) == (1, len(objects_in(folder / name)), 0)
     (folder / name / "card.html").write(b"<p>")
     with pytest.raises(LedgerDamaged, match=r"card\.html has 3 bytes"):
         verify_ledger()
@@ -230,7 +235,7 @@ def listed_found_read_answered_and_verified(here: Path, capsys: pytest.CaptureFi
     with pytest.raises(LedgerDamaged, match=r"manifest\.json is missing"):
         verify_ledger()
     synthesize("spec.yaml", run_id="first", resume=True)  # written again, to the last byte
-    assert verify_ledger(complete=[folder]).files == 6
+    assert verify_ledger(complete=[folder]).files == verified.files
 
 
 def withdrawn_for_all_readers_whatever_kills_the_steward(
