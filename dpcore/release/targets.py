@@ -1,9 +1,10 @@
 """Publish a release where its spec says: in a folder of this machine, or in an object store.
 
 A store cannot rename. There, a release exists once its manifest does, so the manifest is written after all other files, and `latest.json` after
-the manifest. A process that is killed before that leaves files that no manifest lists, and the resumed run writes the same ones again.
+the manifest. A process that is killed before that leaves files that no manifest lists. The resumed run writes the same ones again, and removes
+all others before it writes the manifest: the first attempt may have had a signing key, for example, and so a signature.
 
-They are the same to the last byte, because all attempts of a run state the same moment of publication. The first attempt notes it in
+With the same settings, files are the same to the last byte, because all attempts of a run state the same moment of publication. The first attempt notes it in
 `.publishing/RELEASE.json`, which is never replaced or removed. So neither a resumed run nor a worker that was believed dead can mix files of two
 attempts, and a release is published once.
 """
@@ -23,7 +24,7 @@ from dpcore.object_store import ObjectPath
 from dpcore.release.dataset_folder import point_latest
 from dpcore.release.draft import Draft
 from dpcore.release.draft_folder import DRAFT, new_draft
-from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, damage, read_manifest, read_regular
+from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, damage, is_there, read_manifest, read_regular
 from dpcore.release.publishing import (
     Chosen,
     Published,
@@ -32,9 +33,9 @@ from dpcore.release.publishing import (
     publish_folder,
     write_files,
 )
+from dpcore.release.withdrawal import DATA, WITHDRAWN, remove_objects
 
 PUBLISHING = ".publishing"
-DATA = "data"
 
 
 def publish(draft: Draft, **how: Any) -> Published:
@@ -62,10 +63,10 @@ def publish_objects(  # noqa: PLR0913  the same as for a folder
         recorded: As for `publish_folder`.
         numbers: Likewise.
         in_chain: Likewise.
-        confirm: Called after everything else is written and before the manifest; raises to prevent publication.
+        confirm: Called before anything is written, and again before the manifest; raises to prevent publication.
 
     Raises:
-        OutputError: If something else is in the release's place, or the store cannot be written to.
+        OutputError: If something else is in the release's place, or it was withdrawn, or the store cannot be written to.
     """
     final, run = folder / draft.name, draft.statement.run
     with _store_errors(folder, run):
@@ -107,11 +108,23 @@ def _uploaded(
         local = Path(above, "release", DRAFT)
         if written and hashlib.sha256(written).hexdigest() != digest:
             raise another(final, "its files are not those that this run would write", run=draft.statement.run)
-        for name in _in_order(local):
+        names = _in_order(local)
+        _require_wanted(final, run=draft.statement.run, confirm=confirm)
+        for name in names:
             (final / name).upload(local / name)
-        confirm()
+        _require_wanted(final, run=draft.statement.run, confirm=confirm)
+        remove_objects(final, but={*names, MANIFEST, WITHDRAWN})  # what an earlier attempt with other settings has left
         (final / MANIFEST).upload(local / MANIFEST)
     return Published(final, manifest, digest, appeared=not written, portrait=portrait)
+
+
+def _require_wanted(final: ObjectPath, *, run: str, confirm: Callable[[], None]) -> None:
+    """Raise if `confirm` does, or the release was withdrawn meanwhile: then nothing of it may appear again."""
+    confirm()
+    if is_there(final / WITHDRAWN):
+        raise OutputError(
+            f"{final / WITHDRAWN} says that the release of run {run} was withdrawn, so it is not written again; see: dpflow ledger verify"
+        )
 
 
 def _in_order(local: Path) -> list[str]:

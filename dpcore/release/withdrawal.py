@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -258,9 +258,14 @@ def _replace_objects(folder: ObjectPath, notice: Notice) -> None:
     if notice.keep is None:
         kept.add(f"{DATA}/{SIGN}")
         (folder / DATA / SIGN).write(sign_of(notice))
+    remove_objects(folder, but=kept)
+
+
+def remove_objects(folder: ObjectPath, *, but: Collection[str]) -> None:
+    """Remove all objects below a folder, except those with these paths in it."""
     found = [above / name for above, _, names in walk(folder) for name in names]
     for path in found:
-        if isinstance(path, ObjectPath) and str(below(folder, path)) not in kept:
+        if isinstance(path, ObjectPath) and str(below(folder, path)) not in but:
             path.unlink()
 
 

@@ -16,6 +16,7 @@ from dpcore.ledger import EventKind, open_ledger
 from dpcore.object_store import ObjectPath, below
 from dpcore.release import Draft, targets
 from dpcore.release.integrity import damage, walk
+from dpcore.release.signing import SIGNATURE, new_key
 from dpcore.release.withdrawal import SIGN
 from dpcore.runs import synthesis
 from dpcore.spec import load_spec
@@ -24,7 +25,7 @@ from tests.conftest import Workspace, visits
 from tests.dpcore.cli.ledgers import dpflow
 from tests.s3 import BUCKET, new_bucket, s3_server
 
-VARIABLES = ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY")
+VARIABLES = ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY", "DPFLOW_SIGNING_KEY")
 ADDRESS = f"s3://{BUCKET}/releases"
 CHANGING = ("write", "create", "upload", "unlink")
 
@@ -178,6 +179,65 @@ def test_a_worker_that_was_believed_dead_writes_the_same_bytes(
     assert targets.publish(later, **how).manifest_sha256 == sha256(before).hexdigest()
     assert content_of(folder / draft.name / "manifest.json") == before
     assert complete(folder) == [draft.name]
+
+
+def elsewhere(draft: Draft, name: str) -> tuple[Draft, ObjectPath]:
+    """Return a draft for another folder of the store, and the place of its release."""
+    output = draft.declaration.spec.output.model_copy(update={"path": f"s3://{BUCKET}/{name}"})
+    spec = draft.declaration.spec.model_copy(update={"output": output})
+    each = replace(draft, declaration=replace(draft.declaration, spec=spec), uncertainty=None, judge=None)
+    return each, folder_of(output.path) / draft.name
+
+
+def test_a_resumed_run_removes_what_an_attempt_with_other_settings_has_left(
+    here: Path, made: tuple[Path, Draft, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    draft, release = elsewhere(made[1], "signed")
+    new_key(tmp_path / "publisher")
+
+    def before_the_manifest() -> None:
+        if (release / SIGNATURE).exists():
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setenv("DPFLOW_SIGNING_KEY", str(tmp_path / "publisher.key"))
+        with pytest.raises(Killed):
+            targets.publish(draft, **{**made[2], "confirm": before_the_manifest})
+    assert SIGNATURE in objects_in(release)
+    targets.publish(draft, **made[2])
+    assert SIGNATURE not in objects_in(release)
+    assert complete(release.parent) == [draft.name]
+
+
+def test_nothing_is_written_for_a_run_that_may_not_publish(here: Path, made: tuple[Path, Draft, dict[str, Any]]) -> None:
+    draft, release = elsewhere(made[1], "refused")
+
+    def refused() -> None:
+        raise LedgerError("the ledger lost this run")
+
+    with pytest.raises(LedgerError, match="lost this run"):
+        targets.publish(draft, **{**made[2], "confirm": refused})
+    assert not release.exists()
+    (release / "withdrawn.json").write(b"{}")
+    with pytest.raises(OutputError, match=r"withdrawn\.json says that the release of run first was withdrawn"):
+        targets.publish(draft, **made[2])
+    assert objects_in(release) == ["withdrawn.json"]
+
+
+def test_a_release_that_is_withdrawn_while_it_is_uploaded_does_not_appear(
+    here: Path, made: tuple[Path, Draft, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft, release = elsewhere(made[1], "withdrawn")
+    upload = ObjectPath.upload
+
+    def withdrawn_meanwhile(path: ObjectPath, file: Path) -> None:
+        upload(path, file)
+        (release / "withdrawn.json").write(b"{}")
+
+    monkeypatch.setattr(ObjectPath, "upload", withdrawn_meanwhile)
+    with pytest.raises(OutputError, match=r"so it is not written again"):
+        targets.publish(draft, **made[2])
+    assert not (release / "manifest.json").exists()
 
 
 def test_what_is_not_the_runs_own_is_never_replaced(here: Path, made: tuple[Path, Draft, dict[str, Any]]) -> None:
