@@ -34,6 +34,7 @@ from dpcore.release.integrity import (
 from dpcore.release.ownership import DRAFT as OWNER_DRAFT
 
 LATEST = "latest.json"
+PUBLISHING = ".publishing"
 DRAFT_OF_RELEASE = ".partial-"
 _ROWS = re.compile(r"\.(parquet|parq|pq)(\.\w+)?$", re.IGNORECASE)
 """How the names of files end that readers take for rows, compressed or not."""
@@ -56,6 +57,11 @@ def release_id(run_id: str, *, opened_at: str) -> str:
 def reservation_numbers(runs: Iterable[Run]) -> dict[str, int]:
     """Return, for the name of each run's release, the number of the event that last reserved the run."""
     return {release_id(run.id, opened_at=run.opened_at): run.first for run in runs}
+
+
+def publication_note(release: ObjectPath) -> ObjectPath:
+    """Return the place of the note that a run leaves in a store before it writes anything else of its release."""
+    return release.parent / PUBLISHING / f"{release.name}.json"
 
 
 def pointer(release: str) -> dict[str, str]:
@@ -154,6 +160,7 @@ def misplaced(
     recorded: Collection[str],
     numbers: Mapping[str, int],
     withdrawn: Collection[str] = (),
+    ended: Collection[str] = (),
 ) -> str | None:
     """Describe the first thing in a dataset's folder that a reader could mistake for a release or for the newest one, or return None.
 
@@ -163,6 +170,7 @@ def misplaced(
         recorded: The names of the releases that the ledger recorded as published there.
         numbers: For each release name the ledger knows, the number of the event that last reserved its run.
         withdrawn: The names of the releases that the ledger recorded as withdrawn.
+        ended: The names that the releases of ended runs have. Those runs no longer write to a store.
 
     Raises:
         PermissionError: If this user may not read `latest.json`, or may not list or enter a folder.
@@ -173,22 +181,34 @@ def misplaced(
         return None  # the folder was moved away
     for name in names:
         release = folder / name  # hidden names too: `*` matches them in DuckDB and polars
-        if is_there(release / "data") and not is_there(release / MANIFEST):
+        if is_there(release / "data") and not is_there(release / MANIFEST) and not _is_unfinished(release, ended):
             return f"{one_line(name)} holds data but no {MANIFEST}, so it is not a release of this ledger"
-    if problem := _stray(folder, manifests):
+    if problem := _stray(folder, manifests, ended=ended):
         return problem
     if LATEST not in names:
         return None
     return _pointer_problem(folder, recorded=recorded, numbers=numbers, withdrawn=withdrawn)
 
 
-def _stray(folder: AnyPath, manifests: Collection[AnyPath]) -> str | None:
+def _is_unfinished(release: AnyPath, ended: Collection[str]) -> bool:
+    """Return whether a run still writes a release to a store, or was killed while it did and can be resumed.
+
+    Such a run has left its note, which is older than all of its files, but no manifest. On a disk, it writes to a draft instead.
+    """
+    if not isinstance(release, ObjectPath) or release.name in ended:
+        return False
+    return is_there(publication_note(release)) and not is_there(release / MANIFEST)
+
+
+def _stray(folder: AnyPath, manifests: Collection[AnyPath], *, ended: Collection[str]) -> str | None:
     """Describe a file that a reader would take for rows, or a link to a folder, that belongs to no release, or return None.
 
     Not every folder with a `manifest.json` is a release: only if that was read, somebody has checked what the folder holds.
     """
     for above, folders, others in walk_releases(folder):
         folders[:] = [name for name in folders if _manifest_of(above / name) not in manifests]
+        if above == folder:
+            folders[:] = [name for name in folders if not _is_unfinished(above / name, ended)]
         for path in (above / name for name in sorted(folders + others)):
             if path.is_symlink() and is_folder(path):  # `walk` does not enter it, but a reader may
                 return f"{one_line(below(folder, path))} is a link to a folder that is not a release"

@@ -21,7 +21,7 @@ from typing import Any
 
 from dpcore.errors import OutputError
 from dpcore.object_store import ObjectPath
-from dpcore.release.dataset_folder import point_latest
+from dpcore.release.dataset_folder import point_latest, publication_note
 from dpcore.release.draft import Draft
 from dpcore.release.draft_folder import DRAFT, new_draft
 from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, damage, is_there, read_manifest, read_regular
@@ -34,8 +34,6 @@ from dpcore.release.publishing import (
     write_files,
 )
 from dpcore.release.withdrawal import DATA, WITHDRAWN, remove_objects
-
-PUBLISHING = ".publishing"
 
 
 def publish(draft: Draft, **how: Any) -> Published:
@@ -141,7 +139,7 @@ def _agreed(draft: Draft, final: ObjectPath, *, in_chain: Callable[[str], bool])
     """
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     own = {"created": now, "privacy": {"ledger_head": draft.statement.ledger_head}, "version": {"before": draft.before}}
-    note = final.parent / PUBLISHING / f"{final.name}.json"
+    note = publication_note(final)
     note.create((json.dumps(own) + "\n").encode("utf-8"))
     found = chosen(read_regular(note, limit=LARGEST_NOTE))  # another attempt's, if it was quicker
     if found is None or not in_chain(found.head):

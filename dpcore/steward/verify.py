@@ -287,7 +287,12 @@ def _require_releases_only(
         known, numbers = set(read), _numbers(ledger, accounts, here)
         gone = {run for account in accounts for run in ledger.withdrawals(account)}
         withdrawn = {name for name, run in here.items() if run in gone}
-        while problem := misplaced(folder, manifests=known, recorded=here, numbers=numbers, withdrawn=withdrawn):
+        ended = reservation_numbers(
+            run for account in accounts for run in ledger.runs(account) if run.state is not RunState.OPEN
+        )
+        while problem := misplaced(
+            folder, manifests=known, recorded=here, numbers=numbers, withdrawn=withdrawn, ended=ended
+        ):
             if not (published_since := set(_found_beside(folder)) - known):
                 break
             known |= published_since

@@ -15,6 +15,7 @@ from dpcore.errors import LedgerDamaged, LedgerError, OutputError, SpecError, Us
 from dpcore.ledger import EventKind, open_ledger
 from dpcore.object_store import ObjectPath, below
 from dpcore.release import Draft, targets
+from dpcore.release.dataset_folder import misplaced, publication_note, release_id
 from dpcore.release.integrity import damage, walk
 from dpcore.release.signing import SIGNATURE, new_key
 from dpcore.release.withdrawal import SIGN
@@ -252,7 +253,7 @@ def test_what_is_not_the_runs_own_is_never_replaced(here: Path, made: tuple[Path
             targets.publish(each, **{**how, "recorded": recorded})
     assert content_of(planted) == b"{}"
     planted.unlink()
-    note = folder_of(output.path) / targets.PUBLISHING / f"{draft.name}.json"
+    note = publication_note(folder_of(output.path) / draft.name)
     note.write(
         b'{"created": "2026-11-16T00:00:00+00:00", "privacy": {"ledger_head": "ab"}, "version": {"before": null}}'
     )
@@ -267,6 +268,7 @@ def test_the_life_of_releases_in_a_store(
     listed_found_read_answered_and_verified(here, capsys)
     withdrawn_for_all_readers_whatever_kills_the_steward(monkeypatch, capsys)
     only_the_newest_is_kept()
+    an_upload_that_was_killed_is_no_damage(here, monkeypatch)
 
 
 def listed_found_read_answered_and_verified(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -341,6 +343,46 @@ def only_the_newest_is_kept() -> None:
     assert sorted(path.name for path in second.iterdir()) == ["manifest.json", "withdrawn.json"]
     assert (third / "data").is_dir()
     assert verify_ledger(complete=[folder]).withdrawn == 2
+
+
+def an_upload_that_was_killed_is_no_damage(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first attempt had a signing key, and the resumed run has none."""
+    folder = folder_of(ADDRESS)
+    before, upload = verify_ledger(complete=[folder]).manifests, ObjectPath.upload
+
+    def killed_at_manifest(path: ObjectPath, file: Path) -> None:
+        if path.name == "manifest.json":
+            raise Killed
+        upload(path, file)
+
+    new_key(here / "publisher")
+    with monkeypatch.context() as patch:
+        patch.setenv("DPFLOW_SIGNING_KEY", str(here / "publisher.key"))
+        patch.setattr(ObjectPath, "upload", killed_at_manifest)
+        with pytest.raises(Killed):
+            synthesize("spec.yaml", run_id="killed")
+    with open_ledger() as ledger:
+        name = release_id("killed", opened_at=ledger.run("killed").opened_at)
+    release = folder / name
+    assert {SIGNATURE, "measurements.parquet", "data/part-00000.parquet"} <= {*objects_in(release)}
+    assert verify_ledger(complete=[folder]).manifests == before
+    after_its_end = misplaced(folder, manifests=(), recorded=(), numbers={}, ended=[name])
+    assert f"{name} holds data but no" in str(after_its_end)
+    manifests = [each / "manifest.json" for each in folder.iterdir() if each != release]
+    for planted in ("data", "rows"):
+        rows = folder / "copy" / planted / "a.parquet"
+        rows.write(b"x")
+        assert "copy" in str(misplaced(folder, manifests=manifests, recorded=(), numbers={}))
+        rows.unlink()
+    note = publication_note(release)
+    written = content_of(note)
+    note.unlink()
+    with pytest.raises(LedgerDamaged, match=f"{name} holds data but no"):
+        verify_ledger()
+    note.write(written)
+    synthesize("spec.yaml", run_id="killed", resume=True)
+    assert SIGNATURE not in objects_in(release)
+    assert verify_ledger(complete=[folder]).manifests == before + 1
 
 
 def test_two_ledgers_do_not_share_a_folder_of_a_store(here: Path, workspace: Workspace) -> None:
