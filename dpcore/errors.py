@@ -75,7 +75,7 @@ class RowsUnexpected(DpflowError):  # noqa: N818  names what was found
 
 
 class OutputError(DpflowError):
-    """The release cannot be written. Everything measured so far is stored in the ledger."""
+    """The release cannot be written, or the store of releases cannot be read. Everything measured so far is stored in the ledger."""
 
 
 class StepFailed(DpflowError):  # noqa: N818  names what was found

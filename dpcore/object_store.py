@@ -106,7 +106,11 @@ class ObjectPath:
 
     def open(self) -> BufferedRandom:
         """Copy an object to a temporary file, which is removed when it is closed, and open that."""
-        file: Any = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
+        try:
+            file: Any = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
+        except OSError:  # it may be a FileNotFoundError, but the object may well be there
+            full = "no temporary file can be made on this machine; check its space and TMPDIR"
+            raise OSError(errno.EIO, full, self.address) from None
         try:
             with self._errors(), self._store.open(self._key, "rb") as stored:
                 shutil.copyfileobj(stored, file, _CHUNK)

@@ -16,7 +16,15 @@ from dpcore.models.fitting import How, SignedSteps, Transcript, fit_dense, fit_f
 from dpcore.models.start import UNIFORM, Start
 from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.release.dataset_folder import LATEST
-from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, one_line, open_regular, read_regular
+from dpcore.release.integrity import (
+    LARGEST_MANIFEST,
+    LARGEST_NOTE,
+    MANIFEST,
+    one_line,
+    open_regular,
+    read_regular,
+    refuse_store_error,
+)
 from dpcore.release.measured import MEASUREMENTS, read_measurements
 from dpcore.release.publishing import UNCERTAINTY
 from dpcore.release.started import START, read_start
@@ -174,6 +182,7 @@ def open_release_with(written: bytes, path: AnyPath) -> Release:
 
     Raises:
         UsageError: If it was withdrawn, or it is damaged or too old.
+        OutputError: If its store fails.
     """
     require_not_withdrawn(path)
     manifest = _manifest(written, path)
@@ -201,7 +210,8 @@ def _newest(folder: AnyPath) -> AnyPath:
     try:
         note = json.loads(read_regular(folder / LATEST, limit=LARGEST_NOTE))
         return folder / Path(str(note["release"])).name
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        refuse_store_error(folder / LATEST, error)
         return folder
 
 
@@ -221,7 +231,8 @@ def _require_unchanged(folder: AnyPath, manifest: Mapping[str, Any], name: str) 
         (wanted,) = (each["sha256"] for each in manifest["files"] if each["path"] == name)
         with open_regular(folder / name) as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, KeyError, TypeError, ValueError):
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        refuse_store_error(folder / name, error)
         wanted, found = None, ""
     if wanted != found:
         require_not_withdrawn(folder)  # meanwhile

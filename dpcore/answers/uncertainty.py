@@ -22,7 +22,7 @@ from dpcore.models import Functions
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.model import Weights
 from dpcore.object_store import AnyPath
-from dpcore.release.integrity import open_regular
+from dpcore.release.integrity import open_regular, refuse_store_error
 from dpcore.release.publishing import UNCERTAINTY
 from dpcore.workload import Axes
 
@@ -145,7 +145,8 @@ def read_uncertainty(path: AnyPath, measurements: Sequence[Measurement]) -> Unce
     try:
         with open_regular(path) as opened:
             return restored(pq.read_table(opened), measurements)
-    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, RecursionError):
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, RecursionError) as error:
+        refuse_store_error(path, error)
         raise UsageError(f"{UNCERTAINTY} cannot be read; copy the release again") from None
 
 

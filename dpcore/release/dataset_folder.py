@@ -26,6 +26,7 @@ from dpcore.release.integrity import (
     is_folder,
     is_there,
     one_line,
+    raise_store_error,
     read_manifest,
     read_regular,
     require_permitted,
@@ -70,10 +71,15 @@ def pointer(release: str) -> dict[str, str]:
 
 
 def is_release(folder: AnyPath, name: str) -> bool:
-    """Return whether a folder holds a release whose manifest states this name. A copy or link under another name does not."""
+    """Return whether a folder holds a release whose manifest states this name. A copy or link under another name does not.
+
+    Raises:
+        OSError: If the store fails. Otherwise a release that is there would count as missing, and `latest.json` would stay behind.
+    """
     try:
         return bool(json.loads(read_manifest(folder / name / MANIFEST).decode("utf-8"))["release"] == name)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise_store_error(folder, error)
         return False
 
 
@@ -153,7 +159,7 @@ def walk_releases(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str], list[st
         yield above, folders, others
 
 
-def misplaced(
+def misplaced(  # noqa: PLR0913  what the ledger knows of a folder, named one by one
     folder: AnyPath,
     *,
     manifests: Collection[AnyPath],
@@ -235,7 +241,8 @@ def _pointer_problem(
         name = told["release"]
         if told != pointer(name) or not is_name(name):
             return f"{LATEST} does not name a release of this folder"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise_store_error(folder, error)
         return f"{LATEST} cannot be read"
     if name not in recorded and not is_there(folder / name / MANIFEST):
         return f"{LATEST} points to {one_line(name)}, which does not exist and was never recorded"

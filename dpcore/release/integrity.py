@@ -10,7 +10,7 @@ from io import BufferedRandom, BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from dpcore.errors import LedgerError
+from dpcore.errors import LedgerError, OutputError
 from dpcore.object_store import AnyPath, ObjectPath, below
 from dpcore.release.signing import SIGNATURE, SIGNATURE_BYTES, is_signature
 from dpcore.release.sums import SUMS, encode_sums
@@ -173,18 +173,43 @@ def raise_unless_gone(error: OSError) -> None:
         raise error
 
 
+def raise_store_error(path: AnyPath, error: Exception) -> None:
+    """Raise the error of an object store that has not said what is there. It says nothing about the release.
+
+    Return if the store has no such object, or one that cannot be what dpflow has written, and for every path of this machine.
+    """
+    if not isinstance(path, ObjectPath) or not isinstance(error, OSError) or isinstance(error, TooLargeError):
+        return
+    if error.errno is not None:  # Parquet that cannot be decoded is an OSError without a number
+        raise_unless_gone(error)
+
+
+def refuse_store_error(path: AnyPath, error: Exception) -> None:
+    """Like `raise_store_error`, but raise an OutputError, which users can be shown."""
+    try:
+        raise_store_error(path, error)
+    except OSError as failure:
+        raise unreadable(path, failure) from None
+
+
+def unreadable(path: AnyPath, error: OSError) -> OutputError:
+    """Return the error for a path that cannot be read, although something may be there."""
+    return OutputError(f"{one_line(path)} cannot be read: {error.strerror}; try again when it can be read")
+
+
 def require_permitted(path: AnyPath) -> None:
     """Raise if this user may not read a file. Accept files that are missing or damaged.
 
     Raises:
         PermissionError: If this user may not read the file.
+        OSError: If its store fails.
     """
     try:
         open_regular(path).close()
     except PermissionError:
         raise
-    except OSError:
-        return
+    except OSError as error:
+        raise_store_error(path, error)
 
 
 @contextmanager
@@ -231,6 +256,7 @@ def damage(folder: AnyPath, manifest: Mapping[str, Any], *, digest: str) -> str 
 
     Raises:
         PermissionError: If this user may not read a file, or may not list a folder, which could then hold other files.
+        OSError: If the store fails.
     """
     try:
         listed = listed_files(manifest)
@@ -302,7 +328,8 @@ def signature_problem(folder: AnyPath, sums: bytes, *, public: str) -> str | Non
         return "is missing"
     except PermissionError:
         raise
-    except OSError:
+    except OSError as error:
+        raise_store_error(folder / SIGNATURE, error)
         return "is not a signature"
     return None if is_signature(written, sums, public=public) else f"is not a signature with the key {one_line(public)}"
 
@@ -340,7 +367,8 @@ def _problem(path: AnyPath, expected: Expected) -> str | None:
         return "is no longer a regular file"
     except PermissionError:  # says nothing about the file's content
         raise
-    except OSError:
+    except OSError as error:
+        raise_store_error(path, error)
         return "cannot be read"
     return None if same else "is not what was published"
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from dpcore.errors import UsageError
 from dpcore.measurements import Measurement
 from dpcore.object_store import AnyPath
-from dpcore.release.integrity import open_regular
+from dpcore.release.integrity import open_regular, refuse_store_error
 from dpcore.release.keys import Keys, key_fields
 from dpcore.resolutions import Resolutions
 from dpcore.universe import Universe
@@ -115,7 +115,8 @@ def read_measurements(path: AnyPath) -> tuple[Resolutions, tuple[Measurement, ..
         raise UsageError(
             f"{MEASUREMENTS} was written by an earlier version of dpflow, which kept too little for answers; make a new release"
         ) from None
-    except (OSError, pa.ArrowException, ValueError, TypeError, RecursionError):
+    except (OSError, pa.ArrowException, ValueError, TypeError, RecursionError) as error:
+        refuse_store_error(path, error)
         raise UsageError(f"{MEASUREMENTS} cannot be read; copy the release again") from None
 
 

@@ -26,6 +26,7 @@ from dpcore.release.integrity import (
     one_line,
     read_manifest,
     read_regular,
+    refuse_store_error,
     require_permitted,
 )
 
@@ -67,13 +68,15 @@ def owner_of(folder: AnyPath, *, accounts: Collection[str] = ()) -> Owner | None
 
     Raises:
         UsageError: If the file, or without it the newest manifest, cannot be read.
+        OutputError: If the store of the folder fails. Nobody should take the folder over because of that.
     """
     path = folder / FILE
     try:
         owner = _OWNER.validate_json(read_regular(path, limit=LARGEST_NOTE))
     except FileNotFoundError:
         return _owner_by_manifest(folder)
-    except (OSError, ValidationError):
+    except (OSError, ValidationError) as error:
+        refuse_store_error(path, error)
         owner = None
     if owner is None or owner.account not in (accounts or {folder.name}):
         raise _unreadable(path)
@@ -200,7 +203,8 @@ def _owner_by_manifest(folder: AnyPath) -> Owner | None:
         releases = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError:
+    except OSError as error:
+        refuse_store_error(folder, error)
         raise _unreadable(folder) from None
     for release in reversed(releases):
         path = release / MANIFEST
@@ -208,7 +212,8 @@ def _owner_by_manifest(folder: AnyPath) -> Owner | None:
             ledger = json.loads(read_manifest(path).decode("utf-8"))["privacy"]["ledger"]
         except FileNotFoundError:
             continue
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            refuse_store_error(path, error)
             raise _unreadable(path) from None
         if not is_sha256(ledger):
             raise _unreadable(path)

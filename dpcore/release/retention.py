@@ -22,6 +22,8 @@ def retain_declared(ledger: Ledger, account: str, declaration: Declaration) -> N
         removed = retain(ledger, account, declaration.output_folder, keep=keep)
     except DpflowError as error:
         progress.warning("warning: older releases were not removed: %s", error)
+    except OSError as error:
+        progress.warning("warning: older releases were not removed: %s", error.strerror)
     else:
         for name in removed:
             progress.info("removed the data of release %s: the spec keeps %d", name, keep)

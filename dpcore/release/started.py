@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from dpcore.errors import UsageError
 from dpcore.models.start import Start
 from dpcore.object_store import AnyPath
-from dpcore.release.integrity import open_regular
+from dpcore.release.integrity import open_regular, refuse_store_error
 
 START = "start.parquet"
 _METADATA = b"dpflow-start"
@@ -52,5 +52,6 @@ def read_start(path: AnyPath) -> Start:
             functions[tuple(each["axes"])] = values[begin : begin + size].reshape(each["shape"])
             begin += size
         return Start(functions, float.fromhex(public["news"]))
-    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, RecursionError):
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, RecursionError) as error:
+        refuse_store_error(path, error)
         raise UsageError(f"{START} cannot be read; copy the release again") from None

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dpcore.errors import OutputError
 from dpcore.ledger import Ledger
 from dpcore.object_store import AnyPath
 from dpcore.release.dataset_folder import is_release
-from dpcore.release.integrity import MANIFEST, read_manifest
+from dpcore.release.integrity import MANIFEST, one_line, raise_store_error, read_manifest
 from dpcore.release.withdrawal import is_recorded
 
 MOST_CHANGES = 50
@@ -37,13 +38,22 @@ class Version:
 
 
 def release_before(ledger: Ledger, run_id: str, folder: AnyPath) -> str | None:
-    """Return the newest release of a dataset's folder that is older than a run's. Manifests that others have changed do not count."""
+    """Return the newest release of a dataset's folder that is older than a run's. Manifests that others have changed do not count.
+
+    Raises:
+        OutputError: If the store of the folder fails.
+    """
     run = ledger.run(run_id)
     earlier = sorted(
         (each for each in ledger.runs(run.account) if each.first < run.first), key=lambda each: -each.first
     )
     released = (each for each in earlier if each.release and is_recorded(ledger, each.id, folder / each.release))
-    return next((each.release for each in released), None)
+    try:
+        return next((each.release for each in released), None)
+    except OSError as error:
+        raise OutputError(
+            f"the releases in {one_line(folder)} cannot be read: {error.strerror}, then resume with --resume {run_id}"
+        ) from None
 
 
 def version_of(manifest: Mapping[str, Any], folder: AnyPath, *, before: str | None) -> Version:
@@ -53,6 +63,9 @@ def version_of(manifest: Mapping[str, Any], folder: AnyPath, *, before: str | No
         manifest: The release's manifest, with the keys `spec`, `universe` and `columns`.
         folder: The folder that holds the releases of the dataset.
         before: The release before it. If the folder does not hold it, the release counts as the first.
+
+    Raises:
+        OSError: If the store of the folder fails.
     """
     if before is None or not is_release(folder, before):
         return Version(1, None, ())
@@ -62,7 +75,8 @@ def version_of(manifest: Mapping[str, Any], folder: AnyPath, *, before: str | No
         read = {key: manifest[key] for key in ("spec", "universe", "columns")}
         own = json.loads(json.dumps(read))  # with lists instead of tuples, as in the other manifest
         changes = tuple(_changes(_meaning(earlier), _meaning(own)))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise_store_error(folder, error)
         return Version(1, None, ())
     if len(changes) > MOST_CHANGES:
         changes = (*changes[:MOST_CHANGES], f"and {len(changes) - MOST_CHANGES:,} more")

@@ -33,9 +33,11 @@ from dpcore.release.integrity import (
     files_in,
     is_there,
     one_line,
+    raise_store_error,
     raise_unless_gone,
     read_manifest,
     read_regular,
+    refuse_store_error,
     require_permitted,
     walk,
 )
@@ -106,12 +108,14 @@ def read_notice(release: AnyPath) -> Notice | None:
 
     Raises:
         UsageError: If there is a notice, but it cannot be read.
+        OutputError: If the store of the release fails.
     """
     try:
         return _NOTICE.validate_json(read_regular(release / WITHDRAWN, limit=LARGEST_NOTE))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValidationError):
+    except (OSError, ValidationError) as error:
+        refuse_store_error(release / WITHDRAWN, error)
         raise UsageError(
             f"{one_line(release)} was withdrawn, but its {WITHDRAWN} cannot be read; ask the steward for the reason"
         ) from None
@@ -145,10 +149,15 @@ def live_numbers(ledger: Ledger, account: str) -> dict[str, int]:
 
 
 def is_recorded(ledger: Ledger, run_id: str, release: AnyPath) -> bool:
-    """Return whether a folder holds a release that this run has recorded, and not a copy with another manifest."""
+    """Return whether a folder holds a release that this run has recorded, and not a copy with another manifest.
+
+    Raises:
+        OSError: If the store of the release fails.
+    """
     try:
         written = read_manifest(release / MANIFEST)
-    except OSError:
+    except OSError as error:
+        raise_store_error(release, error)
         return False
     return hashlib.sha256(written).hexdigest() in ledger.manifests_of(run_id)
 
@@ -303,10 +312,11 @@ def _has_only_sign(data: Path, notice: Notice) -> bool:
 
 
 def _content(path: AnyPath) -> bytes | None:
-    """Return the content of a small file, or None if it cannot be read."""
+    """Return the content of a small file, or None if it cannot be read. A store that fails raises its error."""
     try:
         return read_regular(path, limit=LARGEST_NOTE)
-    except OSError:
+    except OSError as error:
+        raise_store_error(path, error)
         return None
 
 

@@ -14,7 +14,7 @@ from dpcore.ledger import Account, Ledger, Run, RunState
 from dpcore.object_store import AnyPath
 from dpcore.privacy.accounting import budget_of, epsilon_of
 from dpcore.release import MANIFEST
-from dpcore.release.integrity import one_line, read_manifest
+from dpcore.release.integrity import NotRegularFileError, TooLargeError, one_line, read_manifest, unreadable
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.promises import made_from
 from dpcore.reporting.session_claims import Claim, sessions
@@ -213,11 +213,17 @@ def first_run(ledger: Ledger, session: Run, release: Release) -> Run:
 
 
 def _recorded_manifest(ledger: Ledger, run: Run, folder: AnyPath) -> bytes | None:
-    """Return the manifest of a release as its run has published it; None if it is not there, or was changed."""
+    """Return the manifest of a release as its run has published it; None if it is not there, or was changed.
+
+    Raises:
+        OutputError: If that cannot be known, for example because a store fails. Otherwise a second first release would be bought.
+    """
     try:
         written = read_manifest(folder / MANIFEST)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError, NotRegularFileError, TooLargeError):
         return None
+    except OSError as error:
+        raise unreadable(folder / MANIFEST, error) from None
     return written if sha256(written).hexdigest() in ledger.manifests_of(run.id) else None
 
 

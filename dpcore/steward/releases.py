@@ -13,7 +13,7 @@ from dpcore.errors import UsageError
 from dpcore.ledger import EventKind, Ledger, open_ledger
 from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.release.dataset_folder import LATEST, is_release
-from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, one_line, read_manifest, read_regular
+from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, one_line, read_manifest, read_regular, refuse_store_error
 from dpcore.release.withdrawal import Notice, read_notice, withdraw
 from dpcore.reporting.session_claims import beginnings
 from dpcore.spec import load_spec
@@ -83,7 +83,9 @@ def latest(name: str) -> AnyPath:
     found = _pointed(folder)
     if found is None:
         raise UsageError(f"{one_line(folder)} holds no release yet; make one with: dpflow run SPEC")
-    if not is_release(folder, found):
+    with _readable(folder):
+        there = is_release(folder, found)
+    if not there:
         raise UsageError(
             f"{LATEST} in {one_line(folder)} names {one_line(found)}, which is not there; see: dpflow ledger verify"
         )
@@ -98,11 +100,11 @@ def listed(name: str) -> tuple[Listed, ...]:
     newest = _pointed(folder)
     with _readable(folder):
         names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    found = [
-        Listed(each, folder / each, _manifest(folder / each), read_notice(folder / each), each == newest)
-        for each in names
-        if is_release(folder, each)
-    ]
+        found = [
+            Listed(each, folder / each, _manifest(folder / each), read_notice(folder / each), each == newest)
+            for each in names
+            if is_release(folder, each)
+        ]
     return tuple(sorted(found, key=_age))
 
 
@@ -154,17 +156,20 @@ def withdraw_release(place: str, *, reason: str) -> tuple[Notice, AnyPath, bool]
 def _release_of(ledger: Ledger, place: str) -> tuple[str, AnyPath]:
     """Return the run that made a release, and the folder of the release."""
     path = any_path(place)
-    if (path / LATEST).exists():
+    with _readable(path):
+        of_dataset, of_release = (path / LATEST).exists(), (path / MANIFEST).exists()
+    if of_dataset:
         raise UsageError(
             f"{one_line(path)} is the folder of a dataset; name one of its releases, see: dpflow releases {one_line(path)}"
         )
-    if not (path / MANIFEST).exists():
+    if not of_release:
         return _by_name(ledger, place)
     try:
         written = read_manifest(path / MANIFEST)
         privacy = json.loads(written)["privacy"]
         run, owner = str(privacy["run"]), str(privacy["ledger"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        refuse_store_error(path, error)
         raise UsageError(f"{MANIFEST} of {one_line(path)} cannot be read; restore it from a backup first") from None
     if owner != ledger.identity():
         raise UsageError(
@@ -197,7 +202,8 @@ def _pointed(folder: AnyPath) -> str | None:
         return Path(str(json.loads(read_regular(folder / LATEST, limit=LARGEST_NOTE))["release"])).name
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        refuse_store_error(folder, error)
         raise UsageError(f"{LATEST} in {one_line(folder)} cannot be read; see: dpflow ledger verify") from None
 
 

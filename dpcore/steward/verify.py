@@ -28,6 +28,7 @@ from dpcore.release.integrity import (
     is_folder,
     is_there,
     one_line,
+    raise_store_error,
     read_manifest,
     require_permitted,
     walk,
@@ -169,6 +170,7 @@ def _read(path: AnyPath, *, identity: str) -> _Manifest | None:
     Raises:
         LedgerDamaged: If the manifest is invalid.
         PermissionError: If this user may not read it.
+        OSError: If its store fails.
     """
     try:
         written = read_manifest(path)
@@ -181,7 +183,8 @@ def _read(path: AnyPath, *, identity: str) -> _Manifest | None:
         readable = readable and ("ledger" not in privacy or is_sha256(privacy["ledger"]))
     except PermissionError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise_store_error(path, error)
         readable = False
     if not readable:
         raise LedgerDamaged(f"the manifest {one_line(path)} is unreadable; restore the release from a backup")

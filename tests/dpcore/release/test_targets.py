@@ -5,21 +5,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pandas as pd
 import pytest
 
 from dpcore import answer, synthesize
 from dpcore.errors import LedgerDamaged, LedgerError, OutputError, SpecError, UsageError
-from dpcore.ledger import EventKind, open_ledger
+from dpcore.ledger import EventKind, Ledger, open_ledger
 from dpcore.object_store import ObjectPath, below
 from dpcore.release import Draft, targets
-from dpcore.release.dataset_folder import misplaced, publication_note, release_id
+from dpcore.release.dataset_folder import misplaced, point_latest, publication_note, release_id
 from dpcore.release.integrity import damage, walk
+from dpcore.release.ownership import owner_of
 from dpcore.release.signing import SIGNATURE, new_key
+from dpcore.release.versions import release_before
 from dpcore.release.withdrawal import SIGN
 from dpcore.runs import synthesis
+from dpcore.session.opening import newest_release as newest_to_go_on_from
 from dpcore.spec import load_spec
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace, visits
@@ -210,7 +214,9 @@ def test_a_resumed_run_removes_what_an_attempt_with_other_settings_has_left(
     assert complete(release.parent) == [draft.name]
 
 
-def test_nothing_is_written_for_a_run_that_may_not_publish(here: Path, made: tuple[Path, Draft, dict[str, Any]]) -> None:
+def test_nothing_is_written_for_a_run_that_may_not_publish(
+    here: Path, made: tuple[Path, Draft, dict[str, Any]]
+) -> None:
     draft, release = elsewhere(made[1], "refused")
 
     def refused() -> None:
@@ -260,6 +266,84 @@ def test_what_is_not_the_runs_own_is_never_replaced(here: Path, made: tuple[Path
     with pytest.raises(OutputError, match="is not a note of this ledger; remove it"):
         targets.publish(each, **how)
     assert not planted.exists()
+
+
+def point(folder: ObjectPath, name: str) -> None:
+    point_latest(folder, name, numbers=lambda: {name: 1})
+
+
+def before_the_next(folder: ObjectPath, name: str) -> str | None:
+    """Return what the release of a later run would state as the one before it."""
+    run = SimpleNamespace(id="next", account="visits", first=10**6)
+    with open_ledger() as ledger:
+        later = SimpleNamespace(run=lambda _: run, runs=ledger.runs, manifests_of=ledger.manifests_of)
+        return release_before(cast("Ledger", later), "next", folder)
+
+
+def owner(folder: ObjectPath, name: str) -> object:
+    return owner_of(folder)
+
+
+def recorded_as_damage(folder: ObjectPath, name: str) -> object:
+    return verify_ledger(complete=[folder])
+
+
+def opened_session(folder: ObjectPath, name: str) -> object:
+    declaration = load_spec("spec.yaml")
+    with open_ledger() as ledger:
+        return newest_to_go_on_from(ledger, declaration, account=ledger.account("visits"), table=None)
+
+
+@pytest.mark.parametrize(
+    ("read", "file", "error"),
+    [
+        (opened_session, "manifest.json", OutputError),
+        (opened_session, "withdrawn.json", OutputError),
+        (opened_session, "measurements.parquet", OutputError),
+        (opened_session, "uncertainty.parquet", OutputError),
+        (recorded_as_damage, "manifest.json", LedgerError),
+        (recorded_as_damage, "card.html", LedgerError),
+        (recorded_as_damage, "SHA256SUMS", LedgerError),
+        (recorded_as_damage, "latest.json", LedgerError),
+        (recorded_as_damage, "ledger.json", LedgerError),
+        (point, "manifest.json", OSError),
+        (before_the_next, "manifest.json", OutputError),
+        (owner, "ledger.json", OutputError),
+    ],
+)
+def test_a_store_that_fails_to_read_is_not_an_empty_store(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[ObjectPath, str], object],
+    file: str,
+    error: type[Exception],
+) -> None:
+    folder = folder_of(ADDRESS)
+    (name,) = complete(folder)
+    failures = []
+
+    def fails_once(method: str) -> Callable[[ObjectPath], Any]:
+        original = getattr(ObjectPath, method)
+
+        def failing(path: ObjectPath) -> Any:
+            if path.name == file and not failures:
+                failures.append(path)
+                raise OSError(5, "the store failed or does not answer (TimeoutError)", str(path))
+            return original(path)
+
+        return failing
+
+    expected = read(folder, name)
+    with monkeypatch.context() as patch:
+        for method in ("size", "open"):
+            patch.setattr(ObjectPath, method, fails_once(method))
+        with pytest.raises(error, match="the store failed or does not answer") as raised:
+            read(folder, name)
+        assert len(failures) == 1
+        assert not isinstance(raised.value, LedgerDamaged)
+        assert read(folder, name) == expected  # it has failed only once
+    if read in (opened_session, before_the_next):
+        assert expected in {"first", name}
 
 
 def test_the_life_of_releases_in_a_store(
