@@ -166,7 +166,7 @@ def misplaced(  # noqa: PLR0913  what the ledger knows of a folder, named one by
     recorded: Collection[str],
     numbers: Mapping[str, int],
     withdrawn: Collection[str] = (),
-    ended: Collection[str] = (),
+    is_open: Callable[[str], bool] = lambda _: False,
 ) -> str | None:
     """Describe the first thing in a dataset's folder that a reader could mistake for a release or for the newest one, or return None.
 
@@ -176,7 +176,8 @@ def misplaced(  # noqa: PLR0913  what the ledger knows of a folder, named one by
         recorded: The names of the releases that the ledger recorded as published there.
         numbers: For each release name the ledger knows, the number of the event that last reserved its run.
         withdrawn: The names of the releases that the ledger recorded as withdrawn.
-        ended: The names that the releases of ended runs have. Those runs no longer write to a store.
+        is_open: Returns whether a release's name is that of an open run. It is called after the files were seen, since runs begin and end
+            meanwhile.
 
     Raises:
         PermissionError: If this user may not read `latest.json`, or may not list or enter a folder.
@@ -187,26 +188,26 @@ def misplaced(  # noqa: PLR0913  what the ledger knows of a folder, named one by
         return None  # the folder was moved away
     for name in names:
         release = folder / name  # hidden names too: `*` matches them in DuckDB and polars
-        if is_there(release / "data") and not is_there(release / MANIFEST) and not _is_unfinished(release, ended):
+        if is_there(release / "data") and not is_there(release / MANIFEST) and not _is_unfinished(release, is_open):
             return f"{one_line(name)} holds data but no {MANIFEST}, so it is not a release of this ledger"
-    if problem := _stray(folder, manifests, ended=ended):
+    if problem := _stray(folder, manifests, is_open=is_open):
         return problem
     if LATEST not in names:
         return None
     return _pointer_problem(folder, recorded=recorded, numbers=numbers, withdrawn=withdrawn)
 
 
-def _is_unfinished(release: AnyPath, ended: Collection[str]) -> bool:
+def _is_unfinished(release: AnyPath, is_open: Callable[[str], bool]) -> bool:
     """Return whether a run still writes a release to a store, or was killed while it did and can be resumed.
 
-    Such a run has left its note, which is older than all of its files, but no manifest. On a disk, it writes to a draft instead.
+    Such a run is open, and has left its note, which is older than all of its files, but no manifest. On a disk, it writes to a draft instead.
     """
-    if not isinstance(release, ObjectPath) or release.name in ended:
+    if not isinstance(release, ObjectPath) or is_there(release / MANIFEST):
         return False
-    return is_there(publication_note(release)) and not is_there(release / MANIFEST)
+    return is_there(publication_note(release)) and is_open(release.name)
 
 
-def _stray(folder: AnyPath, manifests: Collection[AnyPath], *, ended: Collection[str]) -> str | None:
+def _stray(folder: AnyPath, manifests: Collection[AnyPath], *, is_open: Callable[[str], bool]) -> str | None:
     """Describe a file that a reader would take for rows, or a link to a folder, that belongs to no release, or return None.
 
     Not every folder with a `manifest.json` is a release: only if that was read, somebody has checked what the folder holds.
@@ -214,7 +215,7 @@ def _stray(folder: AnyPath, manifests: Collection[AnyPath], *, ended: Collection
     for above, folders, others in walk_releases(folder):
         folders[:] = [name for name in folders if _manifest_of(above / name) not in manifests]
         if above == folder:
-            folders[:] = [name for name in folders if not _is_unfinished(above / name, ended)]
+            folders[:] = [name for name in folders if not _is_unfinished(above / name, is_open)]
         for path in (above / name for name in sorted(folders + others)):
             if path.is_symlink() and is_folder(path):  # `walk` does not enter it, but a reader may
                 return f"{one_line(below(folder, path))} is a link to a folder that is not a release"

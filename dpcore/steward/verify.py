@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -290,11 +291,9 @@ def _require_releases_only(
         known, numbers = set(read), _numbers(ledger, accounts, here)
         gone = {run for account in accounts for run in ledger.withdrawals(account)}
         withdrawn = {name for name, run in here.items() if run in gone}
-        ended = reservation_numbers(
-            run for account in accounts for run in ledger.runs(account) if run.state is not RunState.OPEN
-        )
+        is_open = partial(_is_open, ledger, accounts)
         while problem := misplaced(
-            folder, manifests=known, recorded=here, numbers=numbers, withdrawn=withdrawn, ended=ended
+            folder, manifests=known, recorded=here, numbers=numbers, withdrawn=withdrawn, is_open=is_open
         ):
             if not (published_since := set(_found_beside(folder)) - known):
                 break
@@ -306,6 +305,12 @@ def _require_releases_only(
                 f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
                 "run write the missing files again with --resume RUN"
             )
+
+
+def _is_open(ledger: Ledger, accounts: Iterable[str], name: str) -> bool:
+    """Return whether an open run of some accounts has, or will have, a release of this name."""
+    runs = (run for account in accounts for run in ledger.runs(account))
+    return name in reservation_numbers(run for run in runs if run.state is RunState.OPEN)
 
 
 def _shown_below(folder: AnyPath, manifest: AnyPath) -> str:

@@ -450,20 +450,22 @@ def an_upload_that_was_killed_is_no_damage(here: Path, monkeypatch: pytest.Monke
     release = folder / name
     assert {SIGNATURE, "measurements.parquet", "data/part-00000.parquet"} <= {*objects_in(release)}
     assert verify_ledger(complete=[folder]).manifests == before
-    after_its_end = misplaced(folder, manifests=(), recorded=(), numbers={}, ended=[name])
-    assert f"{name} holds data but no" in str(after_its_end)
     manifests = [each / "manifest.json" for each in folder.iterdir() if each != release]
-    for planted in ("data", "rows"):
-        rows = folder / "copy" / planted / "a.parquet"
-        rows.write(b"x")
-        assert "copy" in str(misplaced(folder, manifests=manifests, recorded=(), numbers={}))
-        rows.unlink()
+    after_its_end = misplaced(folder, manifests=manifests, recorded=(), numbers={}, is_open=lambda _: False)
+    assert f"{name} holds data but no" in str(after_its_end)
     note = publication_note(release)
     written = content_of(note)
     note.unlink()
     with pytest.raises(LedgerDamaged, match=f"{name} holds data but no"):
         verify_ledger()
     note.write(written)
+    planted = [publication_note(folder / "copy"), folder / "copy" / "rows" / "a.parquet"]
+    for each in planted:
+        each.write(b"{}")
+    with pytest.raises(LedgerDamaged, match=r"copy/rows/a\.parquet lies beside the releases"):
+        verify_ledger()
+    for each in planted:
+        each.unlink()
     synthesize("spec.yaml", run_id="killed", resume=True)
     assert SIGNATURE not in objects_in(release)
     assert verify_ledger(complete=[folder]).manifests == before + 1
