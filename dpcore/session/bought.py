@@ -87,7 +87,7 @@ class Bought:
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, step: str) -> "Bought":
-        """Read it back exactly."""
+        """Restore what `to_bytes` has written, bit for bit. Raise LedgerDamaged if the bytes have another form."""
         try:
             head, body = stored.split(b"\n", 1)
             public = json.loads(head)
