@@ -96,6 +96,15 @@ def step_for(step: str, analyst: str | None) -> str:
     return step if analyst is None else f"{step}{_FOR}{analyst}"
 
 
+def step_without_payer(step: str) -> str:
+    """Return the name of a step without the analyst for whom it is charged: a release does not say who has asked.
+
+    >>> step_without_payer("ask/9f86/1@ada"), step_without_payer("ask/9f86/1")
+    ('ask/9f86/1', 'ask/9f86/1')
+    """
+    return step if analyst_of(step) is None else step.rpartition(_FOR)[0]
+
+
 def analyst_of(step: str) -> str | None:
     """Return the analyst for whom a step is charged; None for the run's own steps.
 

@@ -11,6 +11,7 @@ from typing import Any
 from prefect.artifacts import create_table_artifact
 from prefect.runtime import flow_run
 
+from dpcore.object_store import any_path
 from dpcore.places import places_of_spec, using
 from dpcore.session.answer_files import answers_folder, publish_answers
 from dpcore.session.dashboard import WIDER, Priced, open_dashboard, opened, total_paid
@@ -53,7 +54,7 @@ def buy(run_id: str, number: int, after: Priced | Bought) -> Bought:
 def publish(run_id: str, folder: str, after: Priced) -> Published:
     """Write the answers as Parquet files to a folder."""
     del after
-    publish_answers(opened(run_id), Path(folder))
+    publish_answers(opened(run_id), any_path(folder))
     return Published(folder)
 
 

@@ -81,7 +81,13 @@ def read_truth(made: Made, source: Source, cells: Comparable, *, private: Path, 
 def _coding(made: Made) -> Coding:
     window = None if made.calendar is None or made.blocks is None else Window.of(made.calendar, made.blocks)
     rules = Rules.of(made.release.universe)
-    return Coding(universe=made.release.universe, protection=made.granted.protection, window=window, rules=rules)
+    return Coding(
+        universe=made.release.universe,
+        protection=made.granted.protection,
+        window=window,
+        constant=made.granted.constant,
+        rules=rules,
+    )
 
 
 def _read(made: Made, source: Source, coding: Coding, fingerprint: Fingerprint | None) -> tuple[Records, str | None]:

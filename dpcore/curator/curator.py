@@ -271,6 +271,7 @@ class Curator:
         return self._ledger.leased(self._received[1]).remaining
 
     def _stored(self, step: str) -> bytes | None:
+        """Return the answer that the ledger already holds for a step, as in a resumed run; None if there is none."""
         done = self._ledger.operation(self._run_id, step)
         if done is None:
             return None

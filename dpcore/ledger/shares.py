@@ -51,7 +51,7 @@ class Shares(Withdrawals):
         """Set an analyst's cap and token, in place of earlier ones. What the analyst has spent still counts.
 
         Args:
-            run_id: The run. It must be open.
+            run_id: The run. It must be open, unless the analyst is removed.
             analyst: The analyst's name.
             cap: The most that the analyst may spend of the run's reservation.
             token: The SHA-256 of the analyst's token. None removes the analyst.
@@ -62,7 +62,8 @@ class Shares(Withdrawals):
             raise UsageError("a token is recorded as its SHA-256 only; report this")
         with self._writing() as rows:
             run = known_run(rows, run_id)
-            refuse_unless_open(run)
+            if token is not None:  # a token can be revoked at any time: a closed session still gives free answers
+                refuse_unless_open(run)
             body = {"run": run_id, "analyst": analyst, "cap": cap, "token": token}
             rows.record(EventKind.SHARED, account=run.account, run=None, body=body)
         self._remember()

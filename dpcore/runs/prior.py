@@ -53,8 +53,15 @@ class Prior:
             _check_columns(source, declaration)
         except SourceError as error:
             raise _unusable(str(error).removeprefix("source.path ")) from None
+        if len(source.local_files) != 1:
+            raise _unusable("it is not one file on this machine")
         (path,) = source.local_files
         return cls(path.name, _sha256(path), path, source)
+
+    def refuse_private(self, source: Source) -> None:
+        """Raise if the prior is one of the files of the private table, by whatever name."""
+        if any(self._path.samefile(each) for each in source.local_files):
+            raise _unusable(f"{self.name} is a file of the private table, whose rows are not public")
 
     def bound(self, claim: str) -> str:
         """Return the claim of a run, bound to this prior."""

@@ -100,7 +100,7 @@ def expected_errors(declaration: Declaration, units: NoisyUnits, *, currency: Cu
 
 
 def chosen_limit(errors: Sequence[LimitError]) -> int:
-    """Return the limit with the least expected error: the smaller of two with the same one, and 1 if nothing is known.
+    """Return the limit with the least expected error. If two errors are equal, return the smaller limit; if there are none, return 1.
 
     >>> chosen_limit(())
     1

@@ -84,6 +84,8 @@ class Synthesis:
         engine = engine_for(declaration.spec.engine, source=source, connect=connect)
         check_writable(self.declaration.output_folder)
         self._prior = Prior.of(declaration)
+        if self._prior is not None:
+            self._prior.refuse_private(source)
         self._prior_table: PriorTable | None = None
         signing_key()  # raises now, before anything is paid for, and not when the release is written
         places = places_of_spec(declaration.path)
@@ -126,9 +128,8 @@ class Synthesis:
             for earlier in self.ledger.runs(self.account.name):
                 if earlier.id == self.run_id:
                     self._prior.require_same(earlier)
-            self._prior_table = self._prior.read(
-                self.declaration
-            )  # whatever is wrong with it shows before anything is spent
+            # Whatever is wrong with it shows before anything is spent.
+            self._prior_table = self._prior.read(self.declaration)
             claim = self._prior.bound(claim)
         run = reserve_run(
             self.ledger,

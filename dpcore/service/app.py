@@ -18,6 +18,7 @@ from dpcore.reporting.plots import colours
 from dpcore.service.desk import Desk, Question
 from dpcore.service.door import Door
 from dpcore.service.problems import STATUS_CODES, Problem, Refused
+from dpcore.session.accuracy import LOWEST_LEVEL
 from dpcore.session.price import Payer
 from dpcore.version import installed_version
 
@@ -36,11 +37,11 @@ class Asked(BaseModel):
         description="one SQL statement on the table `release`",
         examples=["select count(*) as n from release"],
     )
-    within: Annotated[float, Field(gt=0)] | Annotated[str, Field(max_length=20)] = Field(
+    within: Annotated[float, Field(gt=0, strict=True)] | Annotated[str, Field(max_length=20)] = Field(
         description='the wanted half width of each interval: rows, such as 50, or a share of each number, such as "2%"',
         examples=[50, "2%"],
     )
-    level: float = Field(default=0.95, gt=0, lt=1, description="the level of the intervals")
+    level: float = Field(default=0.95, ge=LOWEST_LEVEL, lt=1, description="the level of the intervals")
 
     @property
     def question(self) -> Question:
@@ -131,13 +132,13 @@ class Failure(BaseModel):
 REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": Failure, "description": about}
     for code, about in {
-        400: "the body is not JSON",
+        400: "the body cannot be read",
         401: "the token is missing or unknown",
         402: "the budget does not cover the price; nothing was charged",
         403: "the host name or the origin is foreign",
         411: "the body has no Content-Length",
         413: "the body is too large",
-        422: "the question is invalid; nothing was charged",
+        422: "the body is not JSON, or the question is invalid; nothing was charged",
         429: "too many requests",
         503: "busy, or the ledger cannot be reached",
     }.items()

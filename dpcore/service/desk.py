@@ -168,6 +168,7 @@ class Desk:
 
     def _leave(self) -> None:
         joined, self._joined = self._joined, None
+        self._prices = _Memory(MOST_REMEMBERED)  # a session that is joined anew has forgotten what was free before
         if joined is not None:
             joined.leave()
 

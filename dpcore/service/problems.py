@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 from dpcore.answers.sql.errors import QueryError
 from dpcore.errors import BudgetRefused, DpflowError, LedgerError, RunHeld, UsageError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
+from dpcore.private_log import record
 
 
 class Problem(BaseModel):
@@ -39,7 +40,7 @@ STATUS_CODES = {
 
 
 def refusal_of(error: DpflowError) -> Refused:
-    """Return how an error of a session is told to a client. Messages of these errors are always safe to show."""
+    """Return how an error of a session is told to a client. What concerns the ledger or the source is for the steward's eyes only."""
     match error:
         case QueryError():
             return Refused(422, _problem("query", error, line=error.line, column=error.column))
@@ -51,9 +52,13 @@ def refusal_of(error: DpflowError) -> Refused:
         case UsageError():
             return Refused(422, _problem("question", error))
         case LedgerError():
-            return Refused(503, _problem("ledger", error), headers={"Retry-After": "5"})
+            record(error, where="dpflow serve-answers")
+            reason = "the ledger cannot be used now; ask again later, or tell the steward, whose log has the details"
+            return Refused(503, Problem(code="ledger", reason=reason), headers={"Retry-After": "5"})
         case _:
-            return Refused(503, _problem("unavailable", error))
+            record(error, where="dpflow serve-answers")
+            reason = "the answer cannot be bought now; tell the steward, whose log has the details"
+            return Refused(503, Problem(code="unavailable", reason=reason))
 
 
 def _problem(code: str, error: DpflowError, **more: Any) -> Problem:

@@ -18,6 +18,7 @@ from dpcore.privacy.protection import Protection
 _PERCENT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*")
 SLACK = 1e-9  # rounding errors of a half width, as a share of it
+LOWEST_LEVEL = 0.5  # below, an interval says so little that a purchase for it would teach nothing
 LEAST = 0.5  # the least noise that is sold: with less, most counts would be exact
 CLOSE, STEPS = 1e-10, 200  # how close noise comes to what is wanted, and after how many steps at most
 
@@ -43,7 +44,8 @@ class Within:
         >>> Within.of("2%"), Within.of(50).size
         (Within(size=0.02, relative=True, level=0.95), 50.0)
         """
-        checked_level(level)
+        if checked_level(level) < LOWEST_LEVEL:
+            raise UsageError(f"the level of a bought answer is at least {LOWEST_LEVEL}; use 0.95 for 95 % intervals")
         if isinstance(within, str):
             percent, number = _PERCENT.fullmatch(within), _NUMBER.fullmatch(within)
             if percent is None and number is None:

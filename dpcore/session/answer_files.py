@@ -4,6 +4,7 @@ The newest answers replace those before, so that programs that draw a dashboard 
 """
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ FOLDER = "_answers"
 """The folder beside those of the datasets. No dataset can have this name, because names begin with a letter or digit."""
 
 LIST = "answers.parquet"
+
+_QUERY = re.compile(r"query-[0-9]+\.parquet")
 
 
 def answers_folder(declaration: Declaration, name: str) -> AnyPath:
@@ -50,9 +53,9 @@ def publish_answers(dashboard: Dashboard, folder: AnyPath) -> None:
     with replacing(folder, list(tables)) as partials:
         for partial, table in zip(partials, tables.values(), strict=True):
             pq.write_table(table, partial)
-    for stale in folder.glob("query-*.parquet"):
-        if stale.name not in tables:
-            stale.unlink(missing_ok=True)
+    for path in folder.iterdir():
+        if _QUERY.fullmatch(path.name) and path.name not in tables:
+            path.unlink(missing_ok=True)
 
 
 def _put(tables: dict[str, pa.Table], folder: ObjectPath) -> None:
@@ -63,7 +66,7 @@ def _put(tables: dict[str, pa.Table], folder: ObjectPath) -> None:
             pq.write_table(table, content)
             (folder / name).write(content.getvalue().to_pybytes())
         for path in folder.iterdir():
-            if path.name not in tables:
+            if _QUERY.fullmatch(path.name) and path.name not in tables:
                 path.unlink()
     except OSError as error:
         raise OutputError(f"cannot write to {folder}; check the store and its credentials, then run again") from error

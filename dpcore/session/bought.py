@@ -11,7 +11,7 @@ import numpy as np
 from dpcore.answers.intervals import Basis, Interval
 from dpcore.answers.query import Number, Query
 from dpcore.errors import LedgerDamaged
-from dpcore.measurements import BOUGHT, Counts, Measurement, step_for
+from dpcore.measurements import BOUGHT, Counts, Measurement, step_for, step_without_payer
 from dpcore.models.lifted import Grid
 from dpcore.resolutions import Resolutions
 
@@ -68,7 +68,7 @@ class Bought:
 
     def measurement(self, axes: Sequence[int]) -> Measurement:
         """Return the noisy counts as a measurement over axes that stand for the classes."""
-        return Measurement(self.step, tuple(axes), None, self.counts, self.noise)
+        return Measurement(step_without_payer(self.step), tuple(axes), None, self.counts, self.noise)
 
     def to_bytes(self) -> bytes:
         """Serialise for the ledger: a line of JSON, then little-endian 64-bit integers."""
@@ -87,7 +87,7 @@ class Bought:
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, step: str) -> "Bought":
-        """Read it back exactly."""
+        """Restore what `to_bytes` has written, bit for bit. Raise LedgerDamaged if the bytes have another form."""
         try:
             head, body = stored.split(b"\n", 1)
             public = json.loads(head)

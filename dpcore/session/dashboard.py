@@ -71,6 +71,7 @@ class Dashboard:
         self.questions = questions
         self._known: dict[int, Reply] = {}
         self._paid: dict[int, int] = {}
+        self._free: dict[int, Reply] = {}  # answers that were free when they were to be bought
         self._wider: dict[int, str] = {}
 
     def price(self) -> Priced:
@@ -82,7 +83,8 @@ class Dashboard:
             UsageError: If an answer cannot be made as accurate, unless wider answers are accepted.
         """
         for number in self._numbers():
-            self._known[number] = self._look(number)
+            found = self._look(number)
+            self._known[number] = found if found.price.free else self._free.get(number, found)
         missing = [n for n in self._numbers() if n not in self._wider and not self._known[n].price.free]
         to_buy = tuple(number for number in missing if number not in self._paid)
         amount = sum(self._known[number].price.amount for number in to_buy)
@@ -110,6 +112,8 @@ class Dashboard:
                 self._wider[number] = str(error)
             else:
                 self._paid[number] = reply.price.amount
+                if reply.price.free:
+                    self._free[number] = reply
 
     def answers(self) -> list[Answered]:
         """Return all answers, as they were when they were last priced."""

@@ -230,9 +230,9 @@ def _sums(prepared: Prepared, number: Count, grid: Grid, counts: Counts, noise: 
 
 
 def _averaged(known: Interval, own: Weights, variances: Weights, *, normal: float) -> Interval:
-    """Average what was known with bought sums. A group that no row can belong to stays as it is."""
+    """Average what was known with bought sums. A group that no row can belong to, and a number that is known exactly, stay as they are."""
     before = np.maximum((half_widths(known) / normal) ** 2, np.finfo(np.float64).tiny)
-    none = variances <= 0
+    none = (variances <= 0) | (half_widths(known) == 0)
     bought = np.where(none, 1.0, variances)
     weight = np.where(none, 0.0, before / (before + bought))
     value = np.maximum(weight * own + (1 - weight) * known.value, 0.0)

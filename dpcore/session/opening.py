@@ -148,12 +148,17 @@ def _usable(ledger: Ledger, run: Run, folder: AnyPath) -> Release | None:
 
 
 def _is_alike(declaration: Declaration, release: Release) -> bool:
-    """Return whether a release has the columns and the unit of a spec, and a model that a session can go on from."""
+    """Return whether a release has the columns and the unit of a spec, and a model that a session can go on from.
+
+    Everything that decides how rows are read must be the same. Otherwise the comparison of the data's versions, whose outcome is public,
+    would tell whether any row is read differently, such as one that violates a constraint.
+    """
     told, wanted = release.manifest["spec"], declaration.spec.model_dump(mode="json")
     found = declaration.descents()
     return (
         release.manifest["strategy"] in {"mwem", "adaptive"}
         and list(told["universe"].items()) == list(wanted["universe"].items())
+        and all((told.get(name) or None) == (wanted.get(name) or None) for name in ("constraints", "persons"))
         and all(
             told["privacy"][name] == wanted["privacy"][name]
             for name in ("unit", "neighbours", "max_rows_per_unit", "weight")

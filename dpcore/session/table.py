@@ -45,8 +45,7 @@ class SessionTable:
         """Return the version of the data, as a run with this id would record it."""
         declaration = self._declaration
         self._engine.connect()
-        rules = Rules.of(declaration.universe)
-        coding = Coding(universe=declaration.universe, protection=declaration.protection, window=None, rules=rules)
+        coding = self._coding(declaration.universe)
         self._check(coding)
         undecided = declaration.descents()
         fingerprint = Fingerprint.of_run(run_id, key=fingerprint_key(self._private))
@@ -65,8 +64,7 @@ class SessionTable:
         """
         if self._counted is not None:
             return
-        rules = Rules.of(self._declaration.universe)
-        coding = Coding(universe=universe, protection=self._declaration.protection, window=None, rules=rules)
+        coding = self._coding(universe)
         self._engine.connect()
         self._check(replace(coding, universe=self._declaration.universe))
         fingerprint = Fingerprint.of_run(run_id, key=fingerprint_key(self._private))
@@ -103,6 +101,17 @@ class SessionTable:
         """Forget the table, and close its cluster if it has one."""
         self._counted = None
         self._engine.close()
+
+    def _coding(self, universe: Universe) -> Coding:
+        """Return how rows are read: as the run of the first release has read them."""
+        declared = self._declaration
+        return Coding(
+            universe=universe,
+            protection=declared.protection,
+            window=None,
+            constant=declared.constant,
+            rules=Rules.of(declared.universe),
+        )
 
     def _check(self, coding: Coding) -> None:
         """Check the names and types of the declared columns, which no row can change."""

@@ -190,6 +190,9 @@ def _undecided(document: Document, column: str, attribute: Attribute, *, orderin
     """Return why a constraint cannot name a column's values."""
     if "discover" in (document.data["universe"][column] or {}):
         return f"the cells of `{column}` are discovered, so they are not known yet; declare them, or leave it out of the constraint"
+    blocks = document.data.get("blocks")
+    if isinstance(blocks, dict) and blocks.get("column") == column:
+        return f"`{column}` is the column of `blocks`, and each run has only the days of its blocks; leave it out of the constraint"
     if isinstance(attribute, Fine) and not ordering:
         return f"`{column}` has full resolution, and this constraint needs its cells; declare bins, such as `width: 5` or `every: month`"
     return None

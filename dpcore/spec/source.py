@@ -108,7 +108,7 @@ class SourceSpec(SpecPart):
     )
     quote: Annotated[str, AfterValidator(_quote)] | None = Field(
         None,
-        description='the quote character of CSV files; default: "; `none` if quotation marks are ordinary text',
+        description="the quote character of CSV files; default: the double quotation mark. Write `none` if quotation marks are ordinary text",
     )
     encoding: Annotated[str, Field(min_length=1), AfterValidator(_encoding)] | None = Field(
         None,

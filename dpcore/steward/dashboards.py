@@ -38,7 +38,7 @@ class DashboardSpec(BaseModel):
     @classmethod
     def _as_text(cls, within: Any) -> Any:
         """Return the accuracy as text: in YAML, 50 is a number."""
-        return f"{within:g}" if isinstance(within, int | float) and not isinstance(within, bool) else within
+        return str(within) if isinstance(within, int | float) and not isinstance(within, bool) else within
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,8 @@ def _recorded(ledger: Ledger) -> Iterator[_Recorded]:
 def _found(places: Iterable[AnyPath]) -> Iterator[AnyPath]:
     """Iterate over the manifests in and below some folders, except those of releases still being written.
 
-    A folder whose name begins with a dot is searched if it contains `data`, because a reader of `*/data` may read it. A folder that this
-    user may not list raises a PermissionError, because it could hold releases.
+    Those are in folders whose names begin with a dot. Such a folder is searched only if it directly contains `data`, which no draft does and
+    a reader of `*/data` would find. A folder that this user may not list raises a PermissionError, because it could hold releases.
     """
     for place in places:
         if not is_there(place, follow=True):

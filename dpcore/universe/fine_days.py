@@ -99,7 +99,7 @@ class FineDays(Fine, CalendarColumn):
 
     @cached_property
     def weekday_shares(self) -> npt.NDArray[np.float64] | None:
-        """How frequent each weekday is, relative to the most frequent one; None if the week is unknown."""
+        """How frequent each weekday is, relative to the most frequent one. None if no distribution over the week was found, or it is empty."""
         if self.week is None:
             return None
         begins = np.array(self.week.starts) * STEPS[self.step] // DAY

@@ -4,6 +4,7 @@ Models know which cells can occur together. Where two cells overlap, the values 
 they are in order, which is exactly the distribution of both given their order.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,9 @@ from dpcore.universe.numeric import Integer, Number
 from dpcore.universe.spread import Spread
 from dpcore.universe.spreading import spread_of
 from dpcore.universe.temporal import CalendarColumn, Date, Datetime
+
+MOST_CHAIN = 1 << 21
+"""The most combinations of cells that columns may have which are ordered among each other."""
 
 TRIES = 20
 """How often values are drawn again. What is left then is drawn one column after the other, which is always possible."""
@@ -77,6 +81,23 @@ def refuse_mixed_chains(orders: Sequence[Order], attributes: Mapping[str, Attrib
             raise SpecError(
                 f"`{each.low}` and `{each.high}` are in an order of three columns or more, which need the same type and step; give them the "
                 "same, or order two columns only"
+            )
+
+
+def refuse_large_chains(orders: Sequence[Order], attributes: Mapping[str, Attribute]) -> None:
+    """Raise if columns that are ordered among each other have too many combinations of cells. A model keeps them all in one table."""
+    left = [set(each.columns) for each in orders]
+    while left:
+        chain = left.pop()
+        while more := [each for each in left if each & chain]:
+            chain = chain.union(*more)
+            left = [each for each in left if not each & chain]
+        cells = math.prod(attributes[column].size for column in chain)
+        if cells > MOST_CHAIN:
+            named = ", ".join(f"`{column}`" for column in attributes if column in chain)
+            raise SpecError(
+                f"the ordered columns {named} have {cells:,} combinations of cells, and at most {MOST_CHAIN:,} are possible; declare coarser "
+                "columns, or order fewer of them"
             )
 
 

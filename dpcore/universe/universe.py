@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpcore.errors import SourceError, SpecError, UsageError
 from dpcore.universe.attribute import Attribute
 from dpcore.universe.constraints import Constraint, Possible
-from dpcore.universe.orders import Intervals, Order, in_order, refuse_mixed_chains, row_intervals
+from dpcore.universe.orders import Intervals, Order, in_order, refuse_large_chains, refuse_mixed_chains, row_intervals
 from dpcore.universe.places import CompactCodes, SignedCodes, compact
 
 
@@ -57,7 +57,9 @@ class Universe:
     def possible(self) -> dict[tuple[int, ...], Possible]:
         """For the columns of each constraint, by ascending position: which combinations of their codes are possible."""
         found: dict[tuple[int, ...], Possible] = {}
-        refuse_mixed_chains([each for each in self.constraints if isinstance(each, Order)], self.attributes)
+        orders = [each for each in self.constraints if isinstance(each, Order)]
+        refuse_mixed_chains(orders, self.attributes)
+        refuse_large_chains(orders, self.attributes)
         for constraint in self.constraints:
             for columns, table in constraint.tables(self.attributes):
                 places = [self.names.index(column) for column in columns]

@@ -59,7 +59,9 @@ def await_approval(declaration: Declaration, *, approved: bool) -> None:
             raise Pause(state=state)
         # Another process that executes this run has asked meanwhile, and may have been answered.
         if not _granted(client.read_flow_run_states(run.id), declaration):
-            raise UsageError(f"{words}; but the run could not be suspended: check its state, then retry it")
+            raise UsageError(
+                f"{words}. The run could not be suspended to wait for that, and nothing was reserved; check its state, then retry it"
+            )
 
 
 def _granted(states: Sequence[State], declaration: Declaration) -> bool:

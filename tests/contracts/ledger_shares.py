@@ -75,6 +75,14 @@ class LedgerShares(LedgerStoreTests):
         with self.refused(url, UsageError, "run 'session' is settled"):
             ledger.share("session", analyst="ada", cap=1, token=TOKEN)
 
+    def test_a_token_is_revoked_even_after_its_run_has_ended(self, ledger: Ledger) -> None:
+        lease = shared(ledger, ada=100)
+        charge(ledger, lease, "ada", 40)
+        ledger.settle("session", release=None, lease=lease)
+        ledger.share("session", analyst="ada", cap=100, token=None)
+        assert ledger.shares("session")["ada"].token is None
+        assert_sound(ledger)
+
     def test_a_charge_beyond_a_share_is_found_by_verify(self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
         lease = shared(ledger, ada=100)
         monkeypatch.setattr(protocol, "require_share", lambda *_, **__: None)  # the planted bug: nobody checks

@@ -152,12 +152,11 @@ class Replay:
         """Change nothing: runs that have ended may be too many to keep in memory."""
 
     def _share(self, event: Event, details: Details) -> None:
-        run = self.runs.get(
-            details["run"]
-        )  # None if nothing changes it any more, so that it is no longer kept in memory
-        own = run is None or (run.run.state is RunState.OPEN and run.run.account == event.account)
-        require(event, own, "shares a run that has ended, or of another account")
+        run = self.runs.get(details["run"])  # None if nothing changes it any more: it is no longer kept in memory
         removed = details["token"] is None
+        is_open = run is None or removed or run.run.state is RunState.OPEN
+        own = run is None or run.run.account == event.account
+        require(event, is_open and own, "shares a run that has ended, or of another account")
         self._shares[details["run"], details["analyst"]] = None if removed else details["cap"]
 
     def _spend_share(self, event: Event, details: Details) -> None:

@@ -273,6 +273,7 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
     with made_at_noon() as ledger:
         lease = ledger.lease("run-3", holder=ELSEWHERE)
         ledger.record_data_version(lease, "0123456789abcdef0123456789abcdef")
+        ledger.share("run-3", analyst="ada", cap=10**9, token="ab" * 32)
         opened(ledger, "stays", epsilon=1, delta=1e-6, currency=Currency.GDP)
         ledger.settle("run-1", release="release-of-run-1", lease=None, manifest="m", manifest_sha256="ab" * 32)
         ledger.withdraw("run-1", reason="wrong codes")
@@ -314,6 +315,7 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         ("adopted", "/releases/sales, from 555555555555...: moved"),
         ("restored", "without event 99 (777777777777...): lost disk"),
     } <= told
+    assert any(kind == "shared" and what.startswith("analyst ada of run run-3: at most ") for kind, what in told)
     assert any(kind == "committed" and what.startswith("round-001/measure, 5 bytes, ") for kind, what in told)
     assert {kind for kind, _ in told} == set(EventKind)
     assert lines[1][1:3] == ["2026-07-01", "12:00:00"]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -10,12 +11,14 @@ import pytest
 
 from dpcore import Session
 from dpcore.errors import BudgetRefused, UsageError
+from dpcore.object_store import ObjectPath
 from dpcore.session.answer_files import LIST, publish_answers
 from dpcore.session.dashboard import WIDER, Dashboard, open_dashboard, opened, total_paid
 from dpcore.session.questions import MOST_QUERIES, Questions
 from dpcore.session.table import SessionTable
 from tests.dpcore.session.conftest import GROUPED, narrower
 from tests.dpcore.session.test_session import no_data, spent
+from tests.s3 import BUCKET, new_bucket, s3_server
 
 ALL = "select count(*) as n from release"
 BY_SEX = "select sex, count(*) as n from release where not smoker group by sex"
@@ -54,6 +57,38 @@ def test_all_are_bought_that_must_be_and_a_repetition_in_another_process_pays_no
             pd.testing.assert_frame_equal(old.reply.table, new.reply.table)
             assert new.paid == 0
     assert spent() == before
+
+
+def test_answers_go_to_an_object_store_and_only_stale_answers_are_removed(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Dashboard(session, asked(ALL, GROUPED, within="1000"))
+    finish(first)
+    fewer = Dashboard(session, asked(ALL, within="1000"))
+    finish(fewer)
+    with s3_server() as variables, monkeypatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        new_bucket()
+        folder = ObjectPath(f"s3://{BUCKET}/releases/_answers/visits/board")
+        publish_answers(first, folder)
+        (folder / "notes.txt").write(b"of somebody else")
+        publish_answers(fewer, folder)
+        assert sorted(folder.entries()[1]) == [LIST, "notes.txt", "query-001.parquet"]
+        with (folder / LIST).open() as file:
+            assert pq.read_table(file)["sql"].to_pylist() == [ALL]
+
+
+def test_an_answer_that_became_free_is_published_although_the_model_is_less_sure_later(session: Session) -> None:
+    dashboard = Dashboard(session, asked(ALL, within="1000"))
+    free = session.ask(ALL, within="1000")
+    dear = replace(free, price=replace(free.price, amount=5, cost=5e-12))
+    replies = iter([dear, dear])
+    dashboard._look = lambda _: next(replies)  # type: ignore[method-assign]
+    assert dashboard.price().to_buy == (1,)
+    dashboard.buy(1)
+    assert dashboard.price().to_buy == ()
+    assert dashboard.answers()[0].status == "free"
 
 
 def test_a_mistake_in_one_query_is_found_before_anything_is_charged(session: Session) -> None:

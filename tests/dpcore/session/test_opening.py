@@ -254,3 +254,25 @@ def test_withdrawing_the_first_release_of_an_open_session_warns(
     close("spec.yaml")
     assert main(["withdraw", str(release), "--reason", "wrong codes"], runner=None) == 0  # type: ignore[arg-type]
     assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "begins"),
+    [
+        ("", True),
+        ("constraints: [{impossible: {sex: M, smoker: true}}]\n", False),
+        ("persons: {rows_of: person, constant: [sex]}\n", False),
+    ],
+)
+def test_a_release_whose_rows_are_read_otherwise_is_no_beginning_whatever_the_rows_are(
+    copied: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, more: str, begins: bool
+) -> None:
+    """If the rows decided, opening a session would tell everybody whether any of them violates a constraint."""
+    copied()
+    Path("spec.yaml").write_text(Path("spec.yaml").read_text(encoding="utf-8") + more, encoding="utf-8")
+    with open_ledger() as ledger:
+        version = ledger.run("s-first").data_version
+        monkeypatch.setattr("dpcore.session.opening.SessionTable.version", lambda *_: version)  # as if no row differed
+        account = ledger.account("visits")
+        found = newest_release(ledger, load_spec("spec.yaml"), account=account, table=None)
+    assert (found == "s-first") is begins

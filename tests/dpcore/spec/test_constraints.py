@@ -99,3 +99,27 @@ def test_a_mistake_is_told_with_its_place_and_what_to_do(tmp_path: Path, constra
         load(tmp_path, constraints)
     assert told in str(error.value)
     assert len(str(error.value).splitlines()) == 1
+
+
+def dated(folder: Path, columns: str, more: str, order: str) -> Path:
+    spec = folder / "spec.yaml"
+    dates = "\n".join(f"  {name}: {{type: date, min: 2024-01-01, max: 2024-12-31}}" for name in columns)
+    spec.write_text(
+        "dataset: stays\nprivacy: {unit: row, neighbours: add-remove, epsilon: 1, delta: 1e-9}\n"
+        f"universe:\n{dates}\n{more}constraints:\n  - order: {order}\n",
+        encoding="utf-8",
+    )
+    return spec
+
+
+def test_the_column_of_blocks_is_in_no_constraint_since_each_run_narrows_it(tmp_path: Path) -> None:
+    assert load_spec(dated(tmp_path, "ab", "", "a <= b"), with_table=True)
+    blocks = "blocks: {column: a, every: month, start: 2024-01-01}\n"
+    with pytest.raises(SpecError, match="`a` is the column of `blocks`"):
+        load_spec(dated(tmp_path, "ab", blocks, "a <= b"), with_table=True)
+
+
+def test_ordered_columns_with_too_many_cells_together_are_refused_before_memory_is_taken(tmp_path: Path) -> None:
+    assert load_spec(dated(tmp_path, "abc", "", "a <= b <= c"), with_table=True)
+    with pytest.raises(SpecError, match="the ordered columns `a`, `b`, `c`, `d` have 16,777,216 combinations"):
+        load_spec(dated(tmp_path, "abcde", "", "a <= b <= c <= d <= e"), with_table=True)

@@ -63,6 +63,7 @@ def flown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         _poisoned_table().to_csv("visits.csv", index=False)
         # so that these steps run, and break
         checked = SPEC.replace("privacy: {", "privacy: {expect_rows: [1, 1000000], ").replace("unit: 2", "unit: auto")
+        checked += "persons: {rows_of: person, constant: [sex]}\n"
         Path("spec.yaml").write_text(checked, encoding="utf-8")
         Workspace(folder, folder / "spec.yaml").open_account(epsilon=100)
         register(Path("spec.yaml"))
