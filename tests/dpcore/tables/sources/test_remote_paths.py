@@ -53,7 +53,9 @@ class Store:
 
         class Fake(self.kind):  # type: ignore[misc, name-defined]  a class of theirs
             cachable = False
-            find, walk, glob = (getattr(fsspec.AbstractFileSystem, way) for way in ("find", "walk", "glob"))
+            find, walk, glob, exists = (
+                getattr(fsspec.AbstractFileSystem, way) for way in ("find", "walk", "glob", "exists")
+            )
 
             def __init__(self, host: str = "default", **_: object) -> None:
                 fsspec.AbstractFileSystem.__init__(self)
