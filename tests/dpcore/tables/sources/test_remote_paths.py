@@ -20,10 +20,10 @@ from dpcore.tables.sources.stored_file import StoredFile, file_system
 from tests.dpcore.tables.sources.sources import located, rows
 
 ODD = ("F", "F\t", "F\n", "F\r", "F?", "F?b", "F#", "F#b", "a::b", "F%09", "F*", "F[", "F@b", "F:", "a\\b", " F ", "é")
-# these read another file system, the address itself or this machine; arrow_hdfs is an old name of hdfs, not a scheme
+# these read another file system, the address itself or this machine; the web has no folders; arrow_hdfs is an old name of hdfs, not a scheme
 NO_SYSTEM = {
     *("async_wrapper", "asyncwrapper", "blockcache", "cached", "dask", "dir", "filecache", "generic", "reference"),
-    *("simplecache", "data", "file", "local", "arrow_hdfs"),
+    *("simplecache", "data", "file", "local", "http", "https", "arrow_hdfs"),
 }
 
 
@@ -53,6 +53,7 @@ class Store:
 
         class Fake(self.kind):  # type: ignore[misc, name-defined]  a class of theirs
             cachable = False
+            async_impl = mirror_sync_methods = False  # the methods below are no coroutines
             find, walk, glob, exists = (
                 getattr(fsspec.AbstractFileSystem, way) for way in ("find", "walk", "glob", "exists")
             )
