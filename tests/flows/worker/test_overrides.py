@@ -8,6 +8,7 @@ from prefect.client.schemas import FlowRun
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.workers.process import ProcessWorker
 
+from dpcore.steward.dashboards import register_dashboard
 from dpcore.steward.registry import register
 from flows.deploy.deployments import ENGINE, FLOWS, deployments
 from flows.worker.overrides import disallowed_overrides
@@ -72,8 +73,11 @@ def test_a_default_in_a_template_is_noticed(name: str) -> None:
 
 
 def test_each_flow_that_is_deployed_is_one_that_the_worker_executes(workspace: Workspace) -> None:
-    register(workspace.spec)
+    entry = register(workspace.spec)
+    board = workspace.folder / "board.yaml"
+    board.write_text(f"release: {entry.name}\nwithin: 50\nqueries: [select count(*) from release]\n", encoding="utf-8")
+    register_dashboard(board)
     found = {it.flow_name: it for it in deployments("dpflow")}
-    assert found.keys() == FLOWS.keys() == {"synthesize", "budget", "verify"}
+    assert found.keys() == FLOWS.keys() == {"synthesize", "budget", "verify", "answer"}
     for name, it in found.items():
         assert wishes(flow=name, entrypoint=it.entrypoint, job_variables=it.job_variables) == []
