@@ -73,9 +73,9 @@ def test_a_default_in_a_template_is_noticed(name: str) -> None:
 
 
 def test_each_flow_that_is_deployed_is_one_that_the_worker_executes(workspace: Workspace) -> None:
-    entry = register(workspace.spec)
+    register(workspace.spec, name="first")
     board = workspace.folder / "board.yaml"
-    board.write_text(f"release: {entry.name}\nwithin: 50\nqueries: [select count(*) from release]\n", encoding="utf-8")
+    board.write_text("release: first\nwithin: 50\nqueries: [select count(*) from release]\n", encoding="utf-8")
     register_dashboard(board)
     found = {it.flow_name: it for it in deployments("dpflow")}
     assert found.keys() == FLOWS.keys() == {"synthesize", "budget", "verify", "answer"}
