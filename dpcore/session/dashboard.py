@@ -64,9 +64,8 @@ class Dashboard:
     """Questions that are being asked of a session."""
 
     def __init__(self, session: Session, questions: Questions) -> None:
-        Within.of(
-            questions.within, level=questions.level
-        )  # raises if it is not an accuracy, also if wider answers are accepted
+        # This raises if it is not an accuracy, also if wider answers are accepted.
+        Within.of(questions.within, level=questions.level)
         self.session = session
         self.questions = questions
         self._known: dict[int, Reply] = {}

@@ -225,9 +225,8 @@ def _contradiction(universe: Universe, columns: Sequence[str]) -> str | None:
         if not possible.any():
             return "together with the constraints before it, this one leaves no possible row; correct or remove one of them"
         attribute = universe.attributes[column]
-        if (
-            attribute.ordered
-        ):  # the ends of a range may be out of reach, such as the last days on which one can be admitted
+        # The ends of a range may be out of reach, such as the last days on which one can be admitted.
+        if attribute.ordered:
             continue
         never = [label for label, some in zip(attribute.labels, possible.tolist(), strict=True) if not some]
         return (

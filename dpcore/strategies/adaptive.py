@@ -93,9 +93,10 @@ class Adaptive(Strategy):
         self._most_cells = int(model_mb * 2**20 / BYTES_PER_CELL)
         least = sum(column.size for column in columns) + sum(table.size for table in zeros.possible.values())
         if least > self._most_cells:
+            what = "the columns and their constraints" if zeros.possible else "the columns"
             raise SpecError(
-                f"the columns {'and their constraints ' if zeros.possible else ''}alone take {_megabytes(least)} MB of model; write `max_model_mb: {_megabytes(4 * least)}` in `strategy`, "
-                "or declare coarser columns"
+                f"{what} alone take {_megabytes(least)} MB of model; write `max_model_mb: {_megabytes(4 * least)}` in `strategy`, or declare "
+                "coarser columns"
             )
         self._chosen, self._pure = rounds is not None, pure
         self._rounds = (rounds or min(most, len(self._sets))) if self._sets else 0

@@ -70,7 +70,8 @@ def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerp
     """Read the coding's columns from the source, code the rows, and bound the rows of each unit.
 
     For the unit `row` nothing is bounded and no id is read. Otherwise the coded rows are split into buckets by unit, and each bucket is
-    bounded separately; then its kept rows are made to agree in the constant columns. If the coding tallies, the records are units with the bucket of their number of rows, and nothing is bounded.
+    bounded separately; then its kept rows are made to agree in the constant columns. If the coding tallies, the records are units with the
+    bucket of their number of rows, and nothing is bounded.
 
     With a fingerprint, the records carry the version of all coded rows, computed in the same pass.
 
