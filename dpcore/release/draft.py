@@ -45,8 +45,9 @@ class Persons:
         told = manifest.get("persons")
         if told is None:
             return None
-        by_size, by_class = (NoisyPersons(tuple(each["numbers"]), each["noise"]) for each in told["measured"].values())
-        sizes = PersonSizes(by_size, by_class)
+        sizes = PersonSizes.of_one()
+        if (measured := told["measured"]) is not None:
+            sizes = PersonSizes(*(NoisyPersons(tuple(each["numbers"]), each["noise"]) for each in measured.values()))
         return cls(told["column"], tuple(told["constant"]), sizes, spent=told["spent"], seed=seed)
 
 

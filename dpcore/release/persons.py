@@ -72,7 +72,9 @@ class PersonRows:
             "constant": list(persons.constant),
             "persons": self.number,
             "sizes": self._numbers.tolist(),
-            "measured": {"by_size": asdict(sizes.by_size), "by_class": asdict(sizes.by_class)},
+            "measured": None
+            if not persons.spent  # a person with one row at most needs no measurement
+            else {"by_size": asdict(sizes.by_size), "by_class": asdict(sizes.by_class)},
             "classes": list(sizes.classes),
             "spent": persons.spent,
         }

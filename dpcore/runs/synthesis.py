@@ -286,7 +286,8 @@ class Synthesis:
         if self._counted is not None and reading is not None:
             # The curator holds counts of persons now, instead of the rows that `check_rows` has counted.
             self.curator.receive(reading.count_records(self._counted, declaration.universe), lease=reading.lease)
-        progress.info("the noisy number of persons is %d", sum(self._sizes.by_class.numbers))
+        if self._sizes.limit > 1:  # otherwise nothing was measured
+            progress.info("the noisy number of persons is %d", sum(self._sizes.by_class.numbers))
 
     @property
     def discovers(self) -> bool:

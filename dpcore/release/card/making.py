@@ -63,6 +63,9 @@ def persons(made: PersonRows) -> Iterator[Markup]:
         "mean nothing outside this release. Nothing else about the rows of one person was learned together: given the columns in which they "
         "agree, they are independent."
     )
+    if told["measured"] is None:
+        yield paragraph("Each person has one row: at most one row of a person counts, so nothing had to be measured.")
+        return
     figures = ("learned", "in this release")
     rows = [(name, *map(percent, shares)) for name, *shares in made.by_class()]
     measured = made.persons.sizes.by_size

@@ -53,3 +53,12 @@ def test_a_manifest_tells_how_to_divide_rows_again() -> None:
     made, _ = written(of, cells=5)
     assert Persons.told({"persons": made.to_json()}, seed=1) == of
     assert Persons.told({}, seed=1) is None
+
+
+def test_persons_with_one_row_have_no_measurement_in_the_manifest() -> None:
+    of = Persons("who", ("born",), PersonSizes.of_one(), spent=0.0, seed=1)
+    made, table = written(of, cells=5)
+    assert made.number == table.num_rows == 2000
+    assert made.to_json()["measured"] is None
+    assert Persons.told({"persons": made.to_json()}, seed=1) == of
+    assert list(made.warnings()) == []
