@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from urllib.request import Request, urlopen
 
 import fsspec
 from moto.server import ThreadedMotoServer
@@ -18,14 +19,22 @@ def s3_server() -> Iterator[Mapping[str, str]]:
     server.start()
     try:
         host, port = server.get_host_and_port()
+        address = f"http://{host}:{port}"
+        _forget_earlier_servers(address)
         yield {
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ENDPOINT_URL": address,
             "AWS_ACCESS_KEY_ID": "somebody",
             "AWS_SECRET_ACCESS_KEY": "SECRET-OF-TESTS",
             "AWS_DEFAULT_REGION": "us-east-1",
         }
     finally:
         server.stop()
+
+
+def _forget_earlier_servers(address: str) -> None:
+    """Empty what a process keeps: moto all buckets of its servers, and fsspec the address of the first one."""
+    with urlopen(Request(f"{address}/moto-api/reset", method="POST")):  # noqa: S310  the scheme is http
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 
 def new_bucket() -> None:
