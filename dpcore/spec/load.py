@@ -293,7 +293,9 @@ def _digest(spec: ReleaseSpec, universe: Universe) -> str:
                 column.pop(later, None)
         if column["type"] == "integer" and not isinstance(universe.attributes[name], Fine):
             column.setdefault("width", 1)  # as it was written before there was full resolution
-    meaning = {"spec": named, "values": from_files}
+    meaning: dict[str, Any] = {"spec": named, "values": from_files}
+    if universe.constraints:  # keys are sorted below, but `repair` changes the column that a constraint names last
+        meaning["columns"] = [each.columns for each in universe.constraints]
     return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -53,6 +53,13 @@ def test_the_manifest_restores_the_constraints_and_the_hash_includes_them(tmp_pa
     assert load_spec(path, with_table=True).digest != some.digest
 
 
+def test_the_hash_includes_which_column_is_repaired(tmp_path: Path) -> None:
+    one = load(tmp_path, "  - {impossible: {sex: M, pregnant: true}, violations: repair}\n")
+    other = load(tmp_path, "  - {impossible: {pregnant: true, sex: M}, violations: repair}\n")
+    assert one.universe.constraints[0].columns == other.universe.constraints[0].columns[::-1]
+    assert one.digest != other.digest
+
+
 @pytest.mark.parametrize(
     ("constraints", "told"),
     [
