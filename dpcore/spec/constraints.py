@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from dpcore.errors import SpecError
 from dpcore.resolutions import Resolutions
@@ -14,9 +21,11 @@ from dpcore.universe import Attribute, Universe
 from dpcore.universe.constraints import Condition, Constraint, Implication, Listed, Violations
 from dpcore.universe.leaves import Fine
 from dpcore.universe.orders import Order, implied
+from dpcore.universe.sums import Sum
 from dpcore.zeros import Zeros
 
 _ORDER = r"^[^<]*[^<\s][^<]*(<=[^<=]*[^<=\s][^<=]*)+$"
+_SUM = r"^[^=+]*[^=+\s][^=+]*=[^=+]*[^=+\s][^=+]*(\+[^=+]*[^=+\s][^=+]*)+$"
 Value = str | int | float | bool | None
 
 
@@ -60,7 +69,7 @@ class PossibleSpec(SpecPart):
 
 
 class ConstraintSpec(SpecPart):
-    """One constraint: `impossible`, `if` with `then`, `possible`, or `order`."""
+    """One constraint: `impossible`, `if` with `then`, `possible`, `order`, or `sum`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, serialize_by_alias=True)
 
@@ -75,21 +84,29 @@ class ConstraintSpec(SpecPart):
     order: Annotated[str, Field(pattern=_ORDER)] | None = Field(
         None, description="columns that never decrease from left to right, such as admitted <= discharged"
     )
+    sum: Annotated[str, Field(pattern=_SUM)] | None = Field(
+        None, description="a column that is the sum of others, such as total = wages + bonus"
+    )
     violations: Literal["drop", "repair"] = Field(
         "drop",
-        description="a private row that violates the constraint: drop it, or repair the column that the constraint names last",
+        description="a private row that violates the constraint: drop it, or repair the column that the constraint names last; of a sum, the total",
     )
 
     @model_validator(mode="after")
     def _one_kind(self) -> "ConstraintSpec":
-        given = [kind for kind in (self.impossible, self.when, self.possible, self.order) if kind is not None]
-        if len(given) != 1:
-            raise ValueError("needs exactly one of `impossible`, `if` with `then`, `possible` and `order`")
+        kinds = (self.impossible, self.when, self.possible, self.order, self.sum)
+        if sum(kind is not None for kind in kinds) != 1:
+            raise ValueError("needs exactly one of `impossible`, `if` with `then`, `possible`, `order` and `sum`")
         if (self.when is None) != (self.then is None):
             raise ValueError("needs `if` and `then` together")
         if self.when is not None and self.then is not None and (both := set(self.when) & set(self.then)):
             raise ValueError(f"has `{min(both)}` in both `if` and `then`; name other columns in `then`")
         return self
+
+    @model_serializer(mode="wrap")
+    def _given_keys(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write the given keys alone, so that a kind added in a later version changes neither hashes nor manifests."""
+        return {key: value for key, value in write(self).items() if value is not None}
 
     def constraints(self) -> tuple[Constraint, ...]:
         """Return the constraint; of an order of several columns, that of each pair of neighbours."""
@@ -97,6 +114,10 @@ class ConstraintSpec(SpecPart):
         if self.order is not None:
             names = [name.strip() for name in self.order.split("<=")]
             return tuple(Order(low=low, high=high, violations=violations) for low, high in pairwise(names))
+        if self.sum is not None:
+            total, terms = self.sum.split("=")
+            names = tuple(name.strip() for name in terms.split("+"))
+            return (Sum(total=total.strip(), terms=names, violations=violations),)
         if self.possible is not None:
             rows = tuple(
                 tuple(each if isinstance(each, tuple) else (each,) for each in row) for row in self.possible.rows
@@ -153,6 +174,8 @@ def _check_alone(
 ) -> None:
     """Report what is wrong with one constraint by itself."""
     before = len(document.mistakes)
+    if len(set(constraint.columns)) < len(constraint.columns):
+        document.mistake(place, "this constraint names a column twice; name each column once")
     for column in constraint.columns:
         if column not in declared:
             document.mistake(
@@ -160,7 +183,7 @@ def _check_alone(
                 f"`{column}` is not a column of the universe; declare it or remove it",
             )
         elif column in attributes and (
-            why := _undecided(document, column, attributes[column], ordering=isinstance(constraint, Order))
+            why := _undecided(document, column, attributes[column], by_value=isinstance(constraint, Order | Sum))
         ):
             document.mistake(_place_of(document, place, column), why)
     if len(document.mistakes) == before and all(column in attributes for column in constraint.columns):
@@ -179,21 +202,21 @@ def _check_cells(document: Document, place: Place, constraint: Constraint, attri
         return
     try:
         for columns, possible in constraint.tables(attributes):
-            if possible.all() and not isinstance(constraint, Order):  # an order decides within cells, too
+            if possible.all() and not isinstance(constraint, Order | Sum):  # these decide within cells, too
                 names = " and ".join(f"`{column}`" for column in columns)
                 document.mistake(place, f"the constraint on {names} excludes nothing; correct its values, or remove it")
     except SpecError as error:
         document.mistake(place, str(error))
 
 
-def _undecided(document: Document, column: str, attribute: Attribute, *, ordering: bool) -> str | None:
+def _undecided(document: Document, column: str, attribute: Attribute, *, by_value: bool) -> str | None:
     """Return why a constraint cannot name a column's values."""
     if "discover" in (document.data["universe"][column] or {}):
         return f"the cells of `{column}` are discovered, so they are not known yet; declare them, or leave it out of the constraint"
     blocks = document.data.get("blocks")
     if isinstance(blocks, dict) and blocks.get("column") == column:
         return f"`{column}` is the column of `blocks`, and each run has only the days of its blocks; leave it out of the constraint"
-    if isinstance(attribute, Fine) and not ordering:
+    if isinstance(attribute, Fine) and not by_value:
         return f"`{column}` has full resolution, and this constraint needs its cells; declare bins, such as `width: 5` or `every: month`"
     return None
 

@@ -176,6 +176,8 @@ def _in_constraint(place: Place) -> str | None:
         )
     if place[2:3] == ("order",):
         return "`order` must be two or more columns with <= between them, such as `admitted <= discharged`"
+    if place[2:3] == ("sum",):
+        return "`sum` must be a column, =, and two or more columns with + between them, such as `total = wages + bonus`"
     if place[2:3] == ("possible",) and place[3:] not in {(), ("columns",)}:
         return (
             "`rows` must be a list of rows, each a list with a value for every column, such as [[M, false], [F, true]]"

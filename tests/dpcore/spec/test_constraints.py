@@ -77,6 +77,10 @@ def test_the_hash_includes_which_column_is_repaired(tmp_path: Path) -> None:
         ),
         ("  - {if: {sex: M}}\n", "11:5: `constraints[0]` needs `if` and `then` together"),
         ("  - {violations: drop}\n", "11:5: `constraints[0]` needs exactly one of `impossible`, `if` with `then`"),
+        ("  - sum: income = age\n", "11:5: `sum` must be a column, =, and two or more columns with + between them"),
+        ("  - sum: income = age + income\n", "11:5: this constraint names a column twice; name each column once"),
+        ("  - sum: income = age + rent\n", "11:5: `rent` is not a column of the universe"),
+        ("  - sum: income = age + sex\n", "11:5: `sex` has no whole steps to add up"),
         ("  - {if: {sex: M}, then: {sex: F}}\n", "has `sex` in both `if` and `then`"),
         ("  - possible: {columns: [sex, relation], rows: [[F]]}\n", "has 2 columns, but row 1 has 1 values"),
         ("  - possible: {columns: [sex, relation], rows: 3}\n", "`rows` must be a list of rows"),
@@ -130,3 +134,14 @@ def test_ordered_columns_with_too_many_cells_together_are_refused_before_memory_
     assert load_spec(dated(tmp_path, "abc", "", "a <= b <= c"), with_table=True)
     with pytest.raises(SpecError, match="the ordered columns `a`, `b`, `c`, `d` have 16,777,216 combinations"):
         load_spec(dated(tmp_path, "abcde", "", "a <= b <= c <= d <= e"), with_table=True)
+
+
+def test_sums_are_read_and_a_column_of_one_is_in_no_order(tmp_path: Path) -> None:
+    more = HEAD + "  rent: {type: integer, min: 0, max: 9999}\n"
+    path = tmp_path / "spec.yaml"
+    path.write_text(more + "constraints:\n  - {sum: income=rent + age, violations: repair}\n", encoding="utf-8")
+    (made,) = load_spec(path, with_table=True).universe.constraints
+    assert made.columns == ("rent", "age", "income")
+    path.write_text(more + "constraints:\n  - sum: income = rent + age\n  - order: age <= income\n", encoding="utf-8")
+    with pytest.raises(SpecError, match=":13:5: `age` is in a sum, so it cannot be in another sum or in an order"):
+        load_spec(path, with_table=True)
