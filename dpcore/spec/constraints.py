@@ -1,6 +1,7 @@
 """The spec's `constraints`: facts about columns that every released row satisfies."""
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -16,9 +17,10 @@ from pydantic import (
 from dpcore.errors import SpecError
 from dpcore.resolutions import Resolutions
 from dpcore.spec.document import Document, Place
-from dpcore.spec.parts import SpecPart
+from dpcore.spec.parts import MOST_SHARE, Finite, SpecPart
 from dpcore.universe import Attribute, Universe
 from dpcore.universe.constraints import Condition, Constraint, Implication, Listed, Violations
+from dpcore.universe.dependencies import Depends
 from dpcore.universe.leaves import Fine
 from dpcore.universe.orders import Order, implied
 from dpcore.universe.sums import Sum
@@ -26,6 +28,10 @@ from dpcore.zeros import Zeros
 
 _ORDER = r"^[^<]*[^<\s][^<]*(<=[^<=]*[^<=\s][^<=]*)+$"
 _SUM = r"^[^=+]*[^=+\s][^=+]*=[^=+]*[^=+\s][^=+]*(\+[^=+]*[^=+\s][^=+]*)+$"
+_DEPENDS = r"^[^,>]*[^,>\s-][^,>]*(,[^,>]*[^,>\s-][^,>]*)*->[^,>]*[^,>\s][^,>]*$"
+LEARNING = 0.05
+"""The usual share of the budget for learning the function of a dependency."""
+
 Value = str | int | float | bool | None
 
 
@@ -69,7 +75,7 @@ class PossibleSpec(SpecPart):
 
 
 class ConstraintSpec(SpecPart):
-    """One constraint: `impossible`, `if` with `then`, `possible`, `order`, or `sum`."""
+    """One constraint: `impossible`, `if` with `then`, `possible`, `order`, `sum`, or `depends`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, serialize_by_alias=True)
 
@@ -87,16 +93,31 @@ class ConstraintSpec(SpecPart):
     sum: Annotated[str, Field(pattern=_SUM)] | None = Field(
         None, description="a column that is the sum of others, such as total = wages + bonus"
     )
-    violations: Literal["drop", "repair"] = Field(
-        "drop",
-        description="a private row that violates the constraint: drop it, or repair the column that the constraint names last; of a sum, the total",
+    depends: Annotated[str, Field(pattern=_DEPENDS)] | None = Field(
+        None,
+        description="columns that determine another one, such as city -> state; the run learns the function from noisy counts",
+    )
+    share: Annotated[Finite, Field(gt=0, le=MOST_SHARE)] | None = Field(
+        None, description=f"with depends, the share of the budget for learning the function; default: {LEARNING:g}"
+    )
+    violations: Literal["drop", "repair"] | None = Field(
+        None,
+        description="a private row that violates the constraint: drop it (the default), or repair the column that the constraint names last; of a sum, the total",
     )
 
     @model_validator(mode="after")
     def _one_kind(self) -> "ConstraintSpec":
-        kinds = (self.impossible, self.when, self.possible, self.order, self.sum)
+        kinds = (self.impossible, self.when, self.possible, self.order, self.sum, self.depends)
         if sum(kind is not None for kind in kinds) != 1:
-            raise ValueError("needs exactly one of `impossible`, `if` with `then`, `possible`, `order` and `sum`")
+            raise ValueError(
+                "needs exactly one of `impossible`, `if` with `then`, `possible`, `order`, `sum` and `depends`"
+            )
+        if self.depends is None and self.share is not None:
+            raise ValueError("has a `share`, but only `depends` costs budget; remove it")
+        if self.depends is not None and self.violations is not None:
+            raise ValueError(
+                "cannot have `violations`: the function of `depends` is learned with noise, so every private row counts as it is; remove it"
+            )
         if (self.when is None) != (self.then is None):
             raise ValueError("needs `if` and `then` together")
         if self.when is not None and self.then is not None and (both := set(self.when) & set(self.then)):
@@ -110,14 +131,19 @@ class ConstraintSpec(SpecPart):
 
     def constraints(self) -> tuple[Constraint, ...]:
         """Return the constraint; of an order of several columns, that of each pair of neighbours."""
-        violations = Violations(self.violations)
+        violations = Violations(self.violations or Violations.DROP)
         if self.order is not None:
-            names = [name.strip() for name in self.order.split("<=")]
+            names = _names(self.order, "<=")
             return tuple(Order(low=low, high=high, violations=violations) for low, high in pairwise(names))
         if self.sum is not None:
-            total, terms = self.sum.split("=")
-            names = tuple(name.strip() for name in terms.split("+"))
-            return (Sum(total=total.strip(), terms=names, violations=violations),)
+            total, added = self.sum.split("=")
+            return (Sum(total=total.strip(), terms=_names(added, "+"), violations=violations),)
+        if self.depends is not None:
+            given, _, determined = self.depends.partition("->")
+            share = Fraction(repr(LEARNING if self.share is None else self.share))
+            return (
+                Depends(given=_names(given, ","), determined=determined.strip(), share=share, violations=violations),
+            )
         if self.possible is not None:
             rows = tuple(
                 tuple(each if isinstance(each, tuple) else (each,) for each in row) for row in self.possible.rows
@@ -126,6 +152,13 @@ class ConstraintSpec(SpecPart):
         when, then = self.impossible or self.when or {}, self.then or {}
         return (Implication(when=_conditions(when), then=_conditions(then), violations=violations),)
 
+
+def _names(text: str, between: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(between))
+
+
+BY_VALUE = Order | Sum
+"""Constraints that decide about values within cells, too, so that they also work at full resolution."""
 
 ConstraintList = Annotated[tuple[ConstraintSpec, ...], Field(strict=False)]
 
@@ -183,7 +216,7 @@ def _check_alone(
                 f"`{column}` is not a column of the universe; declare it or remove it",
             )
         elif column in attributes and (
-            why := _undecided(document, column, attributes[column], by_value=isinstance(constraint, Order | Sum))
+            why := _undecided(document, column, attributes[column], by_value=isinstance(constraint, BY_VALUE))
         ):
             document.mistake(_place_of(document, place, column), why)
     if len(document.mistakes) == before and all(column in attributes for column in constraint.columns):
@@ -202,7 +235,7 @@ def _check_cells(document: Document, place: Place, constraint: Constraint, attri
         return
     try:
         for columns, possible in constraint.tables(attributes):
-            if possible.all() and not isinstance(constraint, Order | Sum):  # these decide within cells, too
+            if possible.all() and not isinstance(constraint, BY_VALUE | Depends):
                 names = " and ".join(f"`{column}`" for column in columns)
                 document.mistake(place, f"the constraint on {names} excludes nothing; correct its values, or remove it")
     except SpecError as error:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from dpcore.universe import Attribute, Universe
 from dpcore.universe.attribute import DROPPED
 from dpcore.universe.constraints import Columns, Possible, Violations
+from dpcore.universe.dependencies import Depends
 from dpcore.universe.extremes import cell_intervals, drawn_extremes, fine_numbers, fine_places_from, fine_values
 from dpcore.universe.fine_numbers import FineInteger
 from dpcore.universe.finest import Finest
@@ -177,6 +178,8 @@ class Rules:
         """Return the rules of a universe; None if it has no constraints."""
         rules: list[_Rule] = []
         for constraint in universe.constraints:
+            if isinstance(constraint, Depends):
+                continue  # how rows are read must not depend on what a run has learned
             if isinstance(constraint, Order):
                 low, high = (_reader(universe.attributes[column]) for column in constraint.columns)
                 rules.append(_OrderRule(constraint.columns, (low, high), constraint.violations))
