@@ -40,12 +40,12 @@ strategy: {name: STRATEGY}
 
 
 def table() -> pd.DataFrame:
-    """Make a table of which one row in twenty contradicts the function, and one in twenty does not add up."""
+    """Make a table of which some rows contradict the function, and one in twenty does not add up."""
     rng, rows = np.random.default_rng(1), 3000
     city = rng.choice([*CITIES, "Nome"], rows, p=[0.3, 0.25, 0.2, 0.15, 0.05, 0.05])
     state = np.array([CITIES.get(each, "MA") for each in city], dtype=object)
     wrong = rng.random(rows)
-    state[wrong < 0.05] = "NV"
+    state[wrong < 0.005] = "NV"
     state[wrong > 0.95] = None
     wages, bonus = rng.integers(5, 40, rows), rng.poisson(8, rows).clip(0, 29)
     total = wages + bonus + 20 * (rng.random(rows) < 0.05)
