@@ -17,6 +17,7 @@ from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
+from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
 from dpcore.runs.planning import plan_run
 from dpcore.spec import load_spec
 from dpcore.universe.dependencies import Depends
@@ -126,6 +127,19 @@ def test_a_plan_tells_what_the_function_costs(made: Release) -> None:
     (told,) = made.manifest["dependencies"]
     assert (planned.words, planned.cells, planned.share) == ("city -> state", 24, 0.1)
     assert planned.noise == pytest.approx(told["noise"])
+
+
+def test_a_small_total_may_come_from_constraints_that_drop_rows_but_not_from_what_is_learned_or_repaired(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC, encoding="utf-8")
+    told = small_total_warning(load_spec(path, with_table=True), NoisyTotal(0.0, noise=10.0))
+    assert told is not None
+    assert "contradicts a constraint" not in told
+    path.write_text(SPEC.replace("violations: repair", "violations: drop"), encoding="utf-8")
+    told = small_total_warning(load_spec(path, with_table=True), NoisyTotal(0.0, noise=10.0))
+    assert "a row is dropped if it contradicts a constraint on " in str(told)
 
 
 def test_an_online_session_refuses_constraints(made: Release) -> None:
