@@ -60,7 +60,7 @@ def functions(draft: Draft) -> Iterator[Markup]:
         yield paragraph(
             f"Every row of this release obeys one function, {named}. It was learned from noisy counts, whose noise has a standard deviation of "
             f"{each.noise:,.1f}, for {percent(each.spent)} of the budget. For {each.clear:,} of {len(each.rows):,} values, the largest count stood "
-            "out clearly; the others may be guesses."
+            f"out clearly{'; the others may be guesses' if each.clear < len(each.rows) else ''}."
         )
         listed = table(f"The learned function {named}", (*each.given, each.determined), each.rows[:_MOST_CELLS])
         yield folded(f"The values of {each.determined}", [listed])
