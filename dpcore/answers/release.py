@@ -194,6 +194,7 @@ def open_release_with(written: bytes, path: AnyPath) -> Release:
             described=manifest["universe"],
             discovered=manifest["discovered"],
             constraints=manifest["spec"].get("constraints"),
+            dependencies=manifest.get("dependencies", ()),
         )
     except (KeyError, TypeError, AttributeError):
         raise UsageError(

@@ -134,6 +134,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
         f"universe   {cells(universe.size)} cells\n"
         f"{_discovery_line(declaration)}"
+        f"{_depends_line(declaration)}"
         f"{_limit_line(declaration)}"
         f"{_persons_line(declaration)}"
         f"workload   {_workload_summary(declaration)}\n"
@@ -197,6 +198,14 @@ def _discovery_line(declaration: Declaration) -> str:
     if not discovers:
         return ""
     return f"finds      {', '.join(discovers)}: in the data, for {float(100 * declaration.discovering):.3g} % of the budget\n"
+
+
+def _depends_line(declaration: Declaration) -> str:
+    """Say which columns determine others, and what learning their functions costs."""
+    if not declaration.dependencies:
+        return ""
+    named = "; ".join(each.words for each in declaration.dependencies)
+    return f"depends    {named}: learned from the table, for {float(100 * declaration.relating):.3g} % of the budget\n"
 
 
 def _blocks_option(declaration: Declaration) -> str:

@@ -278,6 +278,7 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
         "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source", "engine"}),
         "discovered": [asdict(each) for each in draft.findings],
         "universe": describe_universe(draft.declaration),
+        **({"dependencies": [asdict(each) for each in draft.functions]} if draft.functions else {}),
         **({} if grouped is None else {"persons": grouped.to_json()}),
         "strategy": draft.declaration.strategy.name,
         **({} if draft.prior is None else {"prior": dict(draft.prior)}),

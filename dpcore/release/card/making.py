@@ -52,6 +52,20 @@ def values(draft: Draft) -> Iterator[Markup]:
         yield table(caption, ("column", *figures), prices, right=figures)
 
 
+def functions(draft: Draft) -> Iterator[Markup]:
+    """Yield which columns determine others, and the functions that were learned."""
+    for each in draft.functions:
+        named = each.words.replace("->", "→")
+        yield heading(f"What determines {each.determined}")
+        yield paragraph(
+            f"Every row of this release obeys one function, {named}. It was learned from noisy counts, whose noise has a standard deviation of "
+            f"{each.noise:,.1f}, for {percent(each.spent)} of the budget. For {each.clear:,} of {len(each.rows):,} values, the largest count stood "
+            "out clearly; the others may be guesses."
+        )
+        listed = table(f"The learned function {named}", (*each.given, each.determined), each.rows[:_MOST_CELLS])
+        yield folded(f"The values of {each.determined}", [listed])
+
+
 def persons(made: PersonRows) -> Iterator[Markup]:
     """Yield how rows belong to synthetic persons, and how many rows they have."""
     told = made.to_json()
