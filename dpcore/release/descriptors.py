@@ -1,7 +1,7 @@
 """Describe a release for programs that know nothing of dpflow: `datapackage.json` (Frictionless) and `croissant.json` (MLCommons).
 
-Both say the same in other words: the files with their hashes, and the columns with their types, values and limits. Everything here follows from
-the universe, which is public, and from the files. What the spec does not say, such as a licence, is left out.
+Both say the same in other words: the files with their hashes, and the columns with their types, values, limits and descriptions. Everything here
+follows from the spec, which is public, and from the files. What the spec does not say, such as a licence, is left out.
 """
 
 import datetime as dt
@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpcore.release.columns import sentence, words_about
 from dpcore.release.draft import Draft
 from dpcore.universe import Attribute
 from dpcore.universe.spread import category_values, null_codes
@@ -69,11 +70,11 @@ def _ids(draft: Draft) -> list[str]:
 
 
 def _datapackage(draft: Draft, created: str, files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    attributes = draft.declaration.universe.attributes
+    attributes, about = draft.declaration.universe.attributes, words_about(draft.declaration.spec)
     fields: list[dict[str, Any]] = [
         {"name": name, "type": "integer", "constraints": {"required": True}} for name in _ids(draft)
     ]
-    fields += [_field(name, attribute) for name, attribute in attributes.items()]
+    fields += [_field(name, attribute) | about[name] for name, attribute in attributes.items()]
     return {
         "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
         "name": draft.declaration.spec.dataset.lower(),
@@ -139,6 +140,7 @@ def _plain(value: Any, kind: str) -> Any:
 def _croissant(draft: Draft, created: str, files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     attributes = draft.declaration.universe.attributes
     kinds = dict.fromkeys(_ids(draft), "integer") | {name: _kind(each) for name, each in attributes.items()}
+    about = {name: sentence(words) for name, words in words_about(draft.declaration.spec).items()}
     return {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -169,6 +171,7 @@ def _croissant(draft: Draft, created: str, files: Sequence[Mapping[str, Any]]) -
                         "@type": "cr:Field",
                         "@id": f"rows/{name}",
                         "name": name,
+                        **({"description": about[name]} if about.get(name) else {}),
                         "dataType": _TYPES[kind],
                         "source": {"fileObject": {"@id": ROWS}, "extract": {"column": name}},
                     }

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from dpcore.descent import Descent
 from dpcore.spec.discover import DiscoverBins
-from dpcore.spec.parts import ClipOtherDrop, Finite, FullResolution, ordered_bounds
+from dpcore.spec.parts import ClipOtherDrop, Finite, FullResolution, Quantity, ordered_bounds
 from dpcore.universe import Attribute, Integer, Number, Outside
 from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
 from dpcore.universe.numeric import UnevenInteger
@@ -22,7 +22,7 @@ MOST_PLAIN = 32
 Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
 
 
-class IntegerSpec(FullResolution):
+class IntegerSpec(Quantity, FullResolution):
     """A whole number, at full resolution or in bins of equal width."""
 
     type: Literal["integer"]
@@ -67,7 +67,7 @@ class IntegerSpec(FullResolution):
         return super().descent(template, share=share) if self.discover is None else self.discover.descent(template)
 
 
-class NumberSpec(FullResolution):
+class NumberSpec(Quantity, FullResolution):
     """A real number, at full resolution or in bins between edges."""
 
     type: Literal["number"]

@@ -22,7 +22,7 @@ FACTS = Path(__file__).parents[2] / "facts"
 MORE = """\
   day: {type: date, min: 2025-01-01, max: 2025-12-31, every: month, missing: true}
   at: {type: datetime, min: 2025-01-01T00:00:00, max: 2025-01-02T00:00:00, every: hour}
-  cost: {type: number, edges: [0, 10, 100]}
+  cost: {type: number, edges: [0, 10, 100], description: "Price of the visit, <b>before</b> refunds", measured_in: EUR}
   grade: {type: categorical, values: [0.5, 1.5], outside: drop, missing: true}
 workload"""
 
@@ -130,3 +130,16 @@ def test_a_croissant_that_names_a_missing_file_is_refused_by_the_official_reader
 def test_the_croissant_has_the_hash_of_every_file(release: Path) -> None:
     for each in read(release, "croissant.json")["distribution"]:
         assert each["sha256"] == sha256((release / each["contentUrl"]).read_bytes()).hexdigest()
+
+
+def test_the_words_of_the_spec_about_a_column_are_with_the_column_wherever_a_reader_looks(release: Path) -> None:
+    words = {"description": "Price of the visit, <b>before</b> refunds", "unit": "EUR"}
+    schema = pq.read_schema(release / "data" / "part-00000.parquet")
+    assert schema.field("cost").metadata == {key.encode(): text.encode() for key, text in words.items()}
+    assert schema.field("age").metadata is None
+    fields = {each["name"]: each for each in read(release, "datapackage.json")["resources"][0]["schema"]["fields"]}
+    assert words.items() <= fields["cost"].items()
+    (field,) = (each for each in read(release, "croissant.json")["recordSet"][0]["field"] if each["name"] == "cost")
+    assert field["description"] == "Price of the visit, <b>before</b> refunds. Measured in EUR."
+    page = (release / "card.html").read_text(encoding="utf-8")
+    assert "Price of the visit, &lt;b&gt;before&lt;/b&gt; refunds. Measured in EUR." in page
