@@ -165,7 +165,7 @@ def test_nothing_is_charged_and_the_newest_release_alone_can_still_be_asked(seri
         assert answer(opened, "select count(*) as n from release where month(day) = 5")["n"][0] == pytest.approx(
             1500, abs=2
         )
-        newest = series / sorted(each.name for each in series.iterdir() if each.is_dir())[-1]
+        newest = series / max(each.name for each in series.iterdir() if each.is_dir())
         assert answer(newest, "select count(*) as n from release")["n"][0] == pytest.approx(1500, abs=2)
         with open_ledger() as ledger:
             assert ledger.head() == head
