@@ -1,6 +1,6 @@
 """Describe a release for programs that know nothing of dpflow: `datapackage.json` (Frictionless) and `croissant.json` (MLCommons).
 
-Both say the same in other words: the files with their hashes, and the columns with their types, values, limits and descriptions. Everything here
+`deployment.yaml`, for people, is in `registry_entry.py`. Both descriptors say the same in other words: the files with their hashes, and the columns with their types, values, limits and descriptions. Everything here
 follows from the spec, which is public, and from the files. What the spec does not say, such as a licence, is left out.
 """
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dpcore.release.columns import sentence, words_about
 from dpcore.release.draft import Draft
+from dpcore.release.registry_entry import DEPLOYMENT, registry_entry
 from dpcore.universe import Attribute
 from dpcore.universe.spread import category_values, null_codes
 from dpcore.universe.spreading import spread_of
@@ -46,7 +47,7 @@ _CONTEXT: Mapping[str, Any] = {
 
 
 def descriptors(draft: Draft, *, created: str, files: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the content of each descriptor.
+    """Yield the name and the content of each descriptor. Only a spec with `about` has an entry for the registry.
 
     Args:
         draft: The content of the release.
@@ -58,10 +59,14 @@ def descriptors(draft: Draft, *, created: str, files: Sequence[Mapping[str, Any]
         (CROISSANT, _croissant(draft, created, files)),
     ):
         yield name, json.dumps(content, indent=2) + "\n"
+    if draft.declaration.spec.about is not None:
+        yield DEPLOYMENT, registry_entry(draft, draft.declaration.spec.about, created=created)
 
 
 def _about(draft: Draft) -> str:
-    return f"Synthetic rows of the dataset {draft.declaration.spec.dataset}. {draft.statement.sentence}"
+    about = draft.declaration.spec.about
+    first = "" if about is None else f"{about.title}: {about.description} "
+    return f"{first}Synthetic rows of the dataset {draft.declaration.spec.dataset}. {draft.statement.sentence}"
 
 
 def _ids(draft: Draft) -> list[str]:

@@ -19,7 +19,7 @@ from dpcore.release.withdrawal import is_recorded
 
 MOST_CHANGES = 50
 LONGEST = 160
-_IGNORED = re.compile(r"output\.(path|keep)|analyst|purpose|dataset|universe\..*\.description")
+_IGNORED = re.compile(r"output\.(path|keep)|analyst|purpose|dataset|about\..*|universe\..*\.description")
 """What does not change the meaning of rows."""
 
 

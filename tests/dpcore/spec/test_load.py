@@ -117,6 +117,10 @@ outputs: {path: releases}
         (("width: 10", 'width: 10, measured_in: ""'), "measured_in:", "is empty; write a sentence, or remove the key"),
         (("width: 10", f"width: 10, description: {'a' * 1001}"), "description:", "use at most 1,000 characters"),
         (("values: [F, M]", "values: [F, M], measured_in: EUR"), "measured_in:", "the keys here are description, discover"),
+        (("workload: {marginals: 2}", "about: {title: Visits}"), "about:", "`curators` is missing; write `curators: [Health Office]`"),
+        (("workload: {marginals: 2}", "about: {titel: Visits}"), "titel:", "did you mean `title`?"),
+        (("workload: {marginals: 2}", "about: {sector: Health}"), "sector:", "must be one of 'Technology'"),
+        (("workload: {marginals: 2}", "about: {authors: Ann}"), "authors:", "must be a list such as [a, b]"),
         (("type: integer", "type: intger"), "age: {", "did you mean `integer`"),
         (("type: integer, ", ""), "age: {", "`type` must be one of"),
         (("width: 10", "width: 0"), "width:", "must be >= 1"),
@@ -295,7 +299,7 @@ def test_each_key_of_a_workload_is_part_of_the_digest(tmp_path: Path) -> None:
 def test_the_schema_is_json_and_names_every_key() -> None:
     schema = json.loads(json.dumps(json_schema()))
     keys = {"dataset", "source", "privacy", "blocks", "universe", "constraints", "workload", "strategy", "output"}
-    keys |= {"engine", "prior", "persons"}
+    keys |= {"engine", "prior", "persons", "about"}
     assert set(schema["properties"]) == keys | {"analyst", "purpose"}
 
 
