@@ -77,6 +77,12 @@ class Series:
             found[self.calendar.column] = Date(minimum=date.min, maximum=date.max, every=Every.YEAR)
         return Universe(found)
 
+    def periods(self, query: Query) -> Periods:
+        """Return the days that matter to a question about the columns of `universe`."""
+        universe, column = self.universe, self.calendar.column
+        position, attribute = universe.names.index(column), universe.attributes[column]
+        return Periods.of(self.calendar, query, position, attribute=attribute, published=self._published)
+
     def chosen(self, periods: Periods, query: Query) -> tuple[list[Member], list[str]]:
         """Return the releases that a question is answered from, in the order of their blocks, and the blocks that it needs besides.
 
@@ -109,14 +115,12 @@ class Series:
         universe = self.universe
         query = parse(text, universe, tables=("release", "series", self.dataset))
         checked_level(level)
-        position = universe.names.index(self.calendar.column)
-        attribute = universe.attributes[self.calendar.column]
-        periods = Periods.of(self.calendar, query, position, attribute=attribute, published=self._published)
+        periods = self.periods(query)
         chosen, missing = self.chosen(periods, query)
         divided = [(query, (), chosen)] if self.has_column else _divided(query, periods, chosen)
         self._tell(chosen, missing)
         parts = [Part(*self._intervals(each).of(asked, level=level), removed) for asked, removed, each in divided]
-        frame = stacked_frame(query, parts, position=position)
+        frame = stacked_frame(query, parts, position=periods.position)
         frame.attrs |= {"releases": [each.folder.name for each in chosen], "missing_blocks": missing}
         return frame
 

@@ -8,7 +8,7 @@ from dpcore.release.columns import sentence, words_about
 from dpcore.release.draft import Draft
 from dpcore.release.persons import PersonRows
 from dpcore.release.statement import Statement
-from dpcore.reporting.formatting import column_type
+from dpcore.reporting.formatting import at_most, column_type
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.plots import percent, rounds_plot, rounds_words
 from dpcore.universe import Attribute
@@ -160,6 +160,20 @@ def receipt(statement: Statement) -> Iterator[Markup]:
         ("made by", ", ".join(f"{name} {number}" for name, number in statement.versions.items())),
     ]
     yield table("The receipt", ("what", "value"), rows)
+
+
+def parts(added: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
+    """Yield the releases that a merged release is the sum of. The ledger has recorded these, not the sum."""
+    yield heading("What was added")
+    yield paragraph(
+        "This release was computed from the published releases below, whose blocks are disjoint. Nothing was charged for it. Its model was "
+        "fitted to the sums of their measurements. The ledger has recorded each of them, and each can be checked by its own card."
+    )
+    rows = [
+        (each["release"], ", ".join(each["blocks"]), at_most(each["epsilon"]), each["manifest_sha256"])
+        for each in added
+    ]
+    yield table("The releases", ("release", "blocks", "epsilon", "sha256 of its manifest"), rows)
 
 
 def _values(attribute: Attribute) -> str:

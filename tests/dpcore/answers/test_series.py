@@ -13,11 +13,14 @@ import pytest
 
 from benchmarks.coverage_releases import seeded
 from dpcore import answer, open_release, open_series, synthesize
+from dpcore.answers.merged import merge
 from dpcore.answers.series import Series, named_blocks
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
+from dpcore.release.manifest import Manifest
+from dpcore.release.verification import verify_release
 from dpcore.steward.releases import withdraw_release
 
 SPEC = """\
@@ -224,3 +227,36 @@ def test_sums_are_covered_by_their_intervals_and_better_than_added_answers(tmp_p
 
 def test_blocks_are_named_in_short() -> None:
     assert named_blocks(["2024-01", "2024-02"]) == "2024-01, 2024-02"
+
+
+def test_a_merged_release_is_complete_verifiable_and_names_its_parts(series: Path, tmp_path: Path) -> None:
+    opened = open_series(series)
+    assert opened is not None
+    made = merge(opened, tmp_path / "spring", where="day < '2024-04-01'")
+    assert verify_release(made.folder).problems == ()
+    manifest = Manifest.model_validate(made.manifest)
+    assert manifest.parts is not None
+    assert [part.blocks for part in manifest.parts] == [("2024-01",), ("2024-02",), ("2024-03",)]
+    assert manifest.privacy.epsilon == open_release(opened.members[0].folder).manifest["privacy"]["epsilon"]
+    table = truth(1, 2, 3)
+    rows = pd.read_parquet(made.folder / "data")
+    assert len(rows) == pytest.approx(len(table), abs=2)
+    assert (rows["ward"] == "b").sum() == pytest.approx((table["ward"] == "b").sum(), abs=3)
+    question = "select ward, smoker, count(*) as n from release group by 1, 2"
+    expected = table.groupby(["ward", "smoker"]).size().to_numpy()
+    assert answer(made.folder, question)["n"].tolist() == pytest.approx(expected, abs=2)
+
+
+def test_a_merged_release_needs_a_place_of_its_own_and_whole_blocks(series: Path, tmp_path: Path) -> None:
+    opened = open_series(series)
+    assert opened is not None
+    for folder, where, message in (
+        (series / "sum", None, "lies among the releases that are added"),
+        (tmp_path, None, "already exists; choose a new folder"),
+        (tmp_path / "new", "smoker", "use day alone in the condition"),
+        (tmp_path / "new", "day < '2024-02-10'", "its rows cannot be divided by it"),
+        (tmp_path / "new", "month(day) = 5", "there is nothing to add; use that release"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            merge(opened, folder, where=where)
+    assert not (tmp_path / "new").exists()
