@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpcore.cli.output import Answer, table
-from dpcore.errors import UsageError
+from dpcore.errors import SourceError, UsageError
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
@@ -21,6 +21,7 @@ from dpcore.spec.advice import advice
 from dpcore.spec.release import AUTO_LIMITS
 from dpcore.steward.registry import declared
 from dpcore.strategies import strategy_for
+from dpcore.tables.ingest import Source
 from dpcore.universe import Attribute
 
 progress = logging.getLogger("dpcore.progress")
@@ -96,6 +97,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
     strategy = strategy_for(declaration)
     universe, privacy, discovers = declaration.universe, declaration.spec.privacy, declaration.descents()
     where = places_of_spec(declaration.path).ledger_shown
+    warnings = [*advice(declaration), *_source_warnings(declaration)]
     columns = [("column", "kind", "cells", "nulls", "outside")] + [
         (
             name,
@@ -123,10 +125,10 @@ def _check(arguments: argparse.Namespace) -> Answer:
         "delta": privacy.delta,
         "blocks_by": declaration.calendar and declaration.calendar.words,
         "spec_sha256": declaration.digest,
-        "warnings": list(advice(declaration)),
+        "warnings": warnings,
         "ledger": {"url": where},
     }
-    for warning in advice(declaration):
+    for warning in warnings:
         progress.warning("warning: %s", warning)
     text = (
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
@@ -141,6 +143,18 @@ def _check(arguments: argparse.Namespace) -> Answer:
         f"ledger     {where}"
     )
     return Answer(data, text)
+
+
+def _source_warnings(declaration: Declaration) -> list[str]:
+    """Warn if a run on this machine would not find the table. Remote files and databases are not asked."""
+    source = declaration.spec.source
+    if source is None or source.path is None or "://" in source.path:
+        return []
+    try:
+        Source.locate(source, base=declaration.path.parent)
+    except SourceError as error:
+        return [f"a run on this machine would be refused: {error}"]
+    return []
 
 
 def _limit_line(declaration: Declaration) -> str:

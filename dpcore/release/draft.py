@@ -79,7 +79,7 @@ class Draft:
     `uncertainty` returns the table of `uncertainty.parquet` for a size of at most so many bytes, and how to write it. It takes longer than
     the rest; None to publish without it. `judge` returns the release's judgement by that table. `before` is the name of the dataset's release
     before it, by the reservations of their runs. `prior` says what its weights have started from, if the spec has a prior, and `start` is
-    that distribution.
+    that distribution. `parts` describes the releases that it is the sum of, if it is one.
     """
 
     declaration: Declaration
@@ -98,3 +98,4 @@ class Draft:
     before: str | None = None
     prior: Mapping[str, Any] | None = None
     start: Start = UNIFORM
+    parts: Sequence[Mapping[str, Any]] = ()

@@ -68,6 +68,17 @@ class ListedErrors(_Part):
     left_out_marginals: tuple[tuple[str, ...], ...] = Field(description="the columns of the first of those")
 
 
+class Added(_Part):
+    """A release that a merged release is the sum of."""
+
+    release: str = Field(description="its name")
+    manifest_sha256: Sha256 = Field(description="the SHA-256 of its manifest")
+    run: str = Field(description="the run that made it")
+    blocks: tuple[str, ...] = Field(description="the blocks that it covers")
+    epsilon: float = Field(description="its own epsilon")
+    delta: float = Field(description="its own delta")
+
+
 class Manifest(_Part):
     """`manifest.json` of a release that dpflow has published."""
 
@@ -96,6 +107,10 @@ class Manifest(_Part):
     prior: dict[str, Any] | None = Field(
         None,
         description="the public table that the spec names as its prior, and whether it was used; absent without one",
+    )
+    parts: tuple[Added, ...] | None = Field(
+        None,
+        description="the releases that were added to make this one, by `dpflow merge`; absent in a release of a run",
     )
     rounds: tuple[Round, ...] = Field(description="what each round measured")
     errors: ListedErrors | None = Field(None, description="absent if the release has no `errors.parquet`")

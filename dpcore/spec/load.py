@@ -47,7 +47,7 @@ CHECKING = Fraction(1, 50)
 LIMITING = Fraction(1, 100)
 """The share of the budget for the histogram of rows per unit, if the spec has `max_rows_per_unit: auto`."""
 
-LATER_KEYS = ("discover", "every", "format", "match", "share", "step", "width")
+LATER_KEYS = ("description", "discover", "every", "format", "match", "measured_in", "share", "step", "width")
 """Keys of a column that were added after the first version. All other keys are part of the hash even if the spec leaves them out."""
 
 
@@ -316,7 +316,7 @@ def _digest(spec: ReleaseSpec, universe: Universe) -> str:
     }
     # Keys that a spec leaves out are not hashed, so a key added in a later version does not change the hash of older specs.
     named = _without_nulls(spec.model_dump(mode="json"))
-    for part in ("source", "privacy", "blocks", "workload", "output"):
+    for part in ("source", "privacy", "blocks", "workload", "output", "about"):
         if part in named:
             named[part] = _without_nulls(named[part])
     for name, column in named["universe"].items():

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from dpcore.spec.about import AboutSpec
 from dpcore.spec.blocks import BlocksSpec
 from dpcore.spec.categories import BooleanSpec, CategoricalSpec
 from dpcore.spec.constraints import ConstraintSpec, PossibleSpec
@@ -38,6 +39,7 @@ _SECTIONS: Mapping[Place, type[BaseModel]] = {
     ("engine",): EngineSpec,
     ("workload",): WorkloadSpec,
     ("output",): OutputSpec,
+    ("about",): AboutSpec,
 }
 _EXAMPLES = {
     "dataset": "dataset: clinic-visits",
@@ -66,6 +68,8 @@ _EXAMPLES = {
     "share": "share: 0.1",
     "rows_of": "rows_of: patient_id",
     "constant": "constant: [sex, birth_year]",
+    "curators": "curators: [Health Office]",
+    "authors": "authors: [Ann Miller]",
 }
 _WANTED = {
     "int_type": "must be a whole number",
