@@ -30,6 +30,7 @@ from dpcore.release.summed_statement import state_sum
 from dpcore.spec import Declaration
 from dpcore.spec.release import ReleaseSpec
 from dpcore.universe import Categorical
+from dpcore.universe.dependencies import LearnedFunction
 from dpcore.workload import Workload
 
 _FINDINGS: TypeAdapter[tuple[Finding, ...]] = TypeAdapter(tuple[Finding, ...])
@@ -114,6 +115,7 @@ def _draft(releases: Sequence[Release], total: Release, *, name: str, missing: S
         name=name,
         seed=seed,
         findings=_findings(total),
+        functions=tuple(map(LearnedFunction.told, manifest.get("dependencies", ()))),
         warnings=tuple(_warnings(releases, missing)),
         uncertainty=uncertainty,
         judge=partial(_judged, total, declaration.workload),

@@ -26,6 +26,8 @@ from dpcore.models.start import UNIFORM
 from dpcore.release.integrity import one_line
 from dpcore.resolutions import Resolutions
 from dpcore.universe import Universe
+from dpcore.universe.constraints import Constraint
+from dpcore.universe.dependencies import Depends
 from dpcore.workload import Axes
 
 SUMMABLE = ("mwem", "adaptive")
@@ -46,6 +48,11 @@ def summed_release(releases: Sequence[Release]) -> Release:
         return releases[0]
     total = _Sum(releases).release()
     return replace(total, known=make_uncertainty(total))
+
+
+def _declared(universe: Universe) -> tuple[Constraint, ...]:
+    """Return the constraints as a spec declares them, without learned functions."""
+    return tuple(replace(each, codes=None) if isinstance(each, Depends) else each for each in universe.constraints)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +90,18 @@ class _Sum:
             for what, one, other in (
                 ("columns", each.universe.names, self.last.universe.names),
                 ("strategy", strategy, self.last.manifest["strategy"]),
-                ("constraints", each.universe.constraints, self.last.universe.constraints),
+                ("constraints", _declared(each.universe), _declared(self.last.universe)),
             ):
                 if one != other:
                     raise UsageError(
                         f"{one_line(each.folder.name)} and {one_line(self.last.folder.name)} have different {what}, so they cannot be "
                         "added; ask about the periods before and after that change one by one"
                     )
+            if each.universe.constraints != self.last.universe.constraints:
+                raise UsageError(
+                    f"{one_line(each.folder.name)} and {one_line(self.last.folder.name)} have learned different functions for `depends`, so they "
+                    "cannot be added; ask about one release at a time, and list the pairs with `possible` in the spec of later ones"
+                )
 
     @cached_property
     def universe(self) -> Universe:

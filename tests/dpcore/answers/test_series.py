@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import chdir
+from dataclasses import replace
 from datetime import date
 from itertools import product
 from pathlib import Path
@@ -15,6 +16,7 @@ from benchmarks.coverage_releases import seeded
 from dpcore import answer, open_release, open_series, synthesize
 from dpcore.answers.merged import merge
 from dpcore.answers.series import Series, named_blocks
+from dpcore.answers.summed import summed_release
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import budget_of
@@ -22,6 +24,7 @@ from dpcore.privacy.protection import Neighbours
 from dpcore.release.manifest import Manifest
 from dpcore.release.verification import verify_release
 from dpcore.steward.releases import withdraw_release
+from dpcore.universe import Universe
 
 SPEC = """\
 dataset: visits
@@ -260,3 +263,18 @@ def test_a_merged_release_needs_a_place_of_its_own_and_whole_blocks(series: Path
         with pytest.raises(UsageError, match=message):
             merge(opened, folder, where=where)
     assert not (tmp_path / "new").exists()
+
+
+def test_releases_are_added_if_they_have_learned_the_same_function(tmp_path: Path) -> None:
+    made = make_series(tmp_path, epsilon=EXACT, months=(1, 2), days="\nconstraints: [{depends: ward -> smoker}]")
+    first, second = (open_release(folder) for folder in sorted(made.glob("2*")))
+    merged = open_release(merge(open_series(made), tmp_path / "merged").folder)
+    assert merged.universe.constraints == first.universe.constraints
+    assert merged.manifest["dependencies"] == second.manifest["dependencies"]
+    rows = pd.read_parquet(merged.folder / "data")
+    assert len(rows) > 2900
+    assert rows.groupby("ward", observed=True).smoker.nunique().max() == 1
+    (learned,) = second.universe.constraints
+    other = Universe(second.universe.attributes, (replace(learned, codes=learned.codes[::-1]),))
+    with pytest.raises(UsageError, match="have learned different functions for `depends`, so they cannot be added"):
+        summed_release([first, replace(second, universe=other)])
