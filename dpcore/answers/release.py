@@ -207,6 +207,7 @@ def universe_of(manifest: Mapping[str, Any], path: AnyPath) -> Universe:
             described=manifest["universe"],
             discovered=manifest["discovered"],
             constraints=manifest["spec"].get("constraints"),
+            dependencies=manifest.get("dependencies", ()),
         )
     except (KeyError, TypeError, AttributeError):
         raise UsageError(

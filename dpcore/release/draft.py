@@ -17,6 +17,7 @@ from dpcore.reporting.outcome import Round
 from dpcore.reporting.portrait import Portrait
 from dpcore.resolutions import Resolutions
 from dpcore.spec import Declaration
+from dpcore.universe.dependencies import LearnedFunction
 
 Codes = Sequence[npt.NDArray[np.integer[Any]]]
 
@@ -90,6 +91,7 @@ class Draft:
     name: str
     seed: int
     findings: Sequence[Finding] = ()
+    functions: Sequence[LearnedFunction] = ()
     warnings: Sequence[str] = ()
     uncertainty: Callable[[int], tuple[pa.Table, dict[str, Any]]] | None = None
     judge: Callable[[pa.Table], Judgement] | None = None

@@ -15,6 +15,7 @@ from dpcore.descent import Finding
 from dpcore.release.statement import Statement
 from dpcore.release.versions import Version
 from dpcore.reporting.outcome import Round
+from dpcore.universe.dependencies import LearnedFunction
 
 FORMAT = 2
 """The format of manifests that this version writes. Since format 2 a release has `SHA256SUMS` and descriptors for other programs."""
@@ -96,6 +97,9 @@ class Manifest(_Part):
     )
     discovered: tuple[Finding, ...] = Field(description="the values and bins that were found in the data, with noise")
     universe: dict[str, dict[str, Any]] = Field(description="the columns whose cells do not follow from the spec alone")
+    dependencies: tuple[LearnedFunction, ...] | None = Field(
+        None, description="the functions that were learned for columns that determine others; absent without any"
+    )
     persons: dict[str, Any] | None = Field(
         None, description="how rows were divided into synthetic persons; absent if they have no ids"
     )

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from dpcore.errors import OutputError
 from dpcore.object_store import AnyPath, ObjectPath
 from dpcore.release.card import card
+from dpcore.release.columns import with_words, words_about
 from dpcore.release.dataset_folder import DRAFT_OF_RELEASE, is_name, point_latest
 from dpcore.release.descriptors import descriptors
 from dpcore.release.draft import Draft
@@ -262,7 +263,9 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
     measured = measurement_tables(universe, draft.measurements, draft.resolutions)
     schema = measurement_schema(universe, draft.measurements, draft.resolutions)
     grouped = None if draft.rows.persons is None else PersonRows(draft.rows.persons, universe)
-    rows_schema = universe.schema if grouped is None else grouped.schema
+    rows_schema = with_words(
+        universe.schema if grouped is None else grouped.schema, words_about(draft.declaration.spec)
+    )
     files = [
         _write_parquet(folder, "data/part-00000.parquet", _decoded(draft, grouped), rows_schema.with_metadata(footer)),
         _write_parquet(folder, MEASUREMENTS, measured, schema.with_metadata({**schema.metadata, **footer})),
@@ -299,6 +302,7 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
         "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source", "engine"}),
         "discovered": [asdict(each) for each in draft.findings],
         "universe": describe_universe(draft.declaration),
+        **({"dependencies": [asdict(each) for each in draft.functions]} if draft.functions else {}),
         **({} if grouped is None else {"persons": grouped.to_json()}),
         "strategy": draft.declaration.strategy.name,
         **({} if draft.prior is None else {"prior": dict(draft.prior)}),

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcore.release.card.elements import Markup, code, folded, heading, image, paragraph, table
+from dpcore.release.columns import sentence, words_about
 from dpcore.release.draft import Draft
 from dpcore.release.persons import PersonRows
 from dpcore.release.statement import Statement
@@ -19,8 +20,10 @@ FEW_ROUNDS = 12
 def values(draft: Draft) -> Iterator[Markup]:
     """Yield the columns and their possible values."""
     universe = draft.declaration.universe
+    about = {name: sentence(words) for name, words in words_about(draft.declaration.spec).items()}
+    heads = ("column", "type", "values", "meaning")[: 4 if any(about.values()) else 3]
     rows = [
-        (field.name, column_type(str(field.type)), _values(universe.attributes[field.name]))
+        (field.name, column_type(str(field.type)), _values(universe.attributes[field.name]), about[field.name])
         for field in universe.schema
     ]
     yield heading("The possible values")
@@ -32,7 +35,7 @@ def values(draft: Draft) -> Iterator[Markup]:
         )
     else:
         yield paragraph("The possible values of the columns were declared in advance, not taken from the data.")
-    yield table("The columns and their possible values", ("column", "type", "values"), rows)
+    yield table("The columns and their possible values", heads, [row[: len(heads)] for row in rows])
     if found:
         figures = ("cells", "counts", "noise", "share of the budget")
         prices = [
@@ -50,6 +53,20 @@ def values(draft: Draft) -> Iterator[Markup]:
             "noise, and the share of the run's budget spent"
         )
         yield table(caption, ("column", *figures), prices, right=figures)
+
+
+def functions(draft: Draft) -> Iterator[Markup]:
+    """Yield which columns determine others, and the functions that were learned."""
+    for each in draft.functions:
+        named = each.words.replace("->", "→")
+        yield heading(f"What determines {each.determined}")
+        yield paragraph(
+            f"Every row of this release obeys one function, {named}. It was learned from noisy counts, whose noise has a standard deviation of "
+            f"{each.noise:,.1f}, for {percent(each.spent)} of the budget. For {each.clear:,} of {len(each.rows):,} values, the largest count stood "
+            "out clearly; the others may be guesses."
+        )
+        listed = table(f"The learned function {named}", (*each.given, each.determined), each.rows[:_MOST_CELLS])
+        yield folded(f"The values of {each.determined}", [listed])
 
 
 def persons(made: PersonRows) -> Iterator[Markup]:

@@ -50,6 +50,7 @@ def card(
             *_introduction(draft),
             *(() if portrait is None or not portrait.tables else _shown(portrait)),
             *promise(draft.statement),
+            *making.functions(draft),
             *(() if persons is None else making.persons(persons)),
             *making.values(draft),
             *(() if draft.parts else making.rounds(draft.rounds)),
