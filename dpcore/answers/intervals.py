@@ -5,6 +5,7 @@ so the variance of a count is averaged with the usual variance of counts of that
 together, errors are larger than the replicates know: by how much, the release's own rounds tell (docs/decisions/0044).
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -31,6 +32,7 @@ CLUMPS = (
 USUAL = 8  # the usual variance weighs as much as this many replicates
 ONE_ROW = 1.0  # is added to variances before their logarithms are averaged: nobody needs to know a count better
 IN_PAIRS, APART, UNCONNECTED = 1.2, 1.5, 2.0  # factors for columns that were not measured together
+SUM_WIDER = 1.1  # of a sum of releases, whose fits leave less noise and the same structure: docs/decisions/0059
 SAME_NOISE = 0.5  # a noisy sum adds this part of what an independent one would, since the model has seen the same noise
 MOST_LEVEL = 0.9999
 
@@ -75,7 +77,8 @@ class Intervals:
     def __init__(self, release: Release) -> None:
         self._known = release.uncertainty or make_uncertainty(release)
         self._measured = Measured(release)
-        self._wider = WIDER[release.manifest["strategy"]]
+        self._parts = len(release.manifest.get("parts") or ()) or 1
+        self._wider = WIDER[release.manifest["strategy"]] * (SUM_WIDER if self._parts > 1 else 1.0)
         self._least = _least_variance(release)
         self._total = self._known.model.total
         self._constrained = bool(release.zeros.possible)
@@ -107,7 +110,7 @@ class Intervals:
         clumps = max(CLUMPS, self._known.scale.unmeasured) if factor >= APART else 0.0
         if clumps and isinstance(number, Mean | Sum):
             squares = squares + clumps * self.ensemble.sampling_variance(merging, number)
-        errors = student(level, len(differences)) * OTHERS_WIDER * factor
+        errors = student(level, len(differences)) * OTHERS_WIDER * self._of_parts(factor)
         half = errors * np.sqrt(squares)
         low, high = value - half, value + half
         if isinstance(number, Quantile):
@@ -120,7 +123,7 @@ class Intervals:
     ) -> Interval:
         form = merging.form(number)
         usual = self._known.scale.usual(value, columns=len(form.axes))
-        variances = (self._wider * judged.factor) ** 2 * _steadied(differences, usual) + self._least
+        variances = (self._wider * self._of_parts(judged.factor)) ** 2 * _steadied(differences, usual) + self._least
         if judged.factor >= APART:
             variances = variances + self._known.scale.unmeasured * value * (1 - np.minimum(value / self._total, 1.0))
         errors = student(judged.level, len(differences) + USUAL)
@@ -146,6 +149,10 @@ class Intervals:
             basis = Basis.MODEL
             factor = max(factor, IN_PAIRS if self._measured.in_pairs(axes) else APART)
         return basis, factor
+
+    def _of_parts(self, factor: float) -> float:
+        """Return the factor for a sum: what was never measured is the same in all parts, so it adds up, while noise partly cancels out."""
+        return math.sqrt(1 + (factor**2 - 1) * self._parts)
 
 
 def _least_variance(release: Release) -> float:

@@ -210,7 +210,8 @@ class _Sum:
             {**each, "levels": [{**level, "noise": level["noise"] * wider} for level in each["levels"]]}
             for each in self.last.manifest["discovered"]
         ]
-        return {**self.last.manifest, "discovered": discovered}
+        parts = [{"release": each.manifest["release"]} for each in self.releases]
+        return {**self.last.manifest, "discovered": discovered, "parts": parts}
 
 
 def _of_groups(move: Weights, groups: Any) -> Weights | None:

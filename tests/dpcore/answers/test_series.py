@@ -1,5 +1,6 @@
 """Questions about releases of several months: which releases are read, and what their sum answers."""
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import chdir
@@ -15,8 +16,10 @@ import pytest
 from benchmarks.coverage_releases import seeded
 from dpcore import answer, open_release, open_series, synthesize
 from dpcore.answers.merged import merge
+from dpcore.answers.release import Release
 from dpcore.answers.series import Series, named_blocks
 from dpcore.answers.summed import summed_release
+from dpcore.cli.main import main
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import budget_of
@@ -202,30 +205,36 @@ def test_released_days_can_be_divided_at_will(tmp_path: Path) -> None:
     assert both["n"][0] == pytest.approx(expected, abs=5)
 
 
-def test_sums_are_covered_by_their_intervals_and_better_than_added_answers(tmp_path: Path) -> None:
-    months = (1, 2, 3, 4)
-    folder = make_series(tmp_path, epsilon=USUAL, months=months)
-    opened = open_series(folder)
+def test_intervals_of_a_sum_contain_the_truth_although_structure_that_was_never_measured_adds_up(
+    tmp_path: Path,
+) -> None:
+    months = (1, 2, 3)
+    opened = open_series(make_series(tmp_path, epsilon=USUAL, months=months))
     assert isinstance(opened, Series)
     alone = [open_release(each.folder) for each in reversed(opened.members)]
-    errors, covered, added = [], [], []
-    table = truth(*months)
+    total = summed_release(alone)
+    narrow = replace(total, manifest={**total.manifest, "parts": None})  # as if the sum were a release of one run
+    covered, control = (_covered(each, truth(*months)) for each in (total, narrow))
+    # The noise is seeded. One series alone covers 0.86 to 1, since its counts share their noise: benchmarks.series measures several.
+    assert np.mean(covered) > 0.9
+    assert np.mean(control) < 0.88
+
+
+def _covered(release: Release, table: pd.DataFrame) -> list[bool]:
+    """Return whether each interval of many counts contains the truth."""
+    covered: list[bool] = []
+    values = {"ward": ["a", "b", "c"], "smoker": [False, True], "age": list(range(0, 60, 10))}
     for keys in (("ward",), ("smoker",), ("ward", "smoker"), ("ward", "age"), ("ward", "smoker", "age")):
         named = ", ".join("bin(age) as age" if key == "age" else key for key in keys)
-        question = f"select {named}, count(*) as n from release group by {', '.join(map(str, range(1, len(keys) + 1)))}"
-        frame = answer(opened, question)
-        values = {"ward": ["a", "b", "c"], "smoker": [False, True], "age": list(range(0, 60, 10))}
+        numbers = ", ".join(map(str, range(1, len(keys) + 1)))
+        frame = answer(release, f"select {named}, count(*) as n from release group by {numbers}")
         groups = [table["age"] // 10 * 10 if key == "age" else table[key] for key in keys]
-        expected = table.groupby(groups).size()
+        counts = table.groupby(groups).size()
         wanted = [
-            float(expected.get(each if len(keys) > 1 else each[0], 0))
-            for each in product(*(values[key] for key in keys))
+            float(counts.get(each if len(keys) > 1 else each[0], 0)) for each in product(*(values[key] for key in keys))
         ]
-        errors += (frame["n"] - wanted).tolist()
         covered += ((frame["n_low"] - 1e-6 <= wanted) & (wanted <= frame["n_high"] + 1e-6)).tolist()
-        added += (sum(answer(each, question)["n"] for each in alone) - wanted).tolist()
-    assert 0.85 < np.mean(covered) <= 1.0
-    assert np.sqrt(np.mean(np.square(errors))) < 1.05 * np.sqrt(np.mean(np.square(added)))
+    return covered
 
 
 def test_blocks_are_named_in_short() -> None:
@@ -248,6 +257,22 @@ def test_a_merged_release_is_complete_verifiable_and_names_its_parts(series: Pat
     question = "select ward, smoker, count(*) as n from release group by 1, 2"
     expected = table.groupby(["ward", "smoker"]).size().to_numpy()
     assert answer(made.folder, question)["n"].tolist() == pytest.approx(expected, abs=2)
+
+
+def test_the_command_line_answers_and_merges_a_series(
+    series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = "select count(*) as n from release where month(day) = 2"
+    assert main(["answer", str(series), question, "--json"], runner=None) == 0  # type: ignore[arg-type]
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["n"] == pytest.approx(1500, abs=2)
+    merged = ["merge", str(series), str(tmp_path / "two"), "--where", "day < '2024-03-01'", "--json"]
+    assert main(merged, runner=None) == 0  # type: ignore[arg-type]
+    told = json.loads(capsys.readouterr().out)
+    assert told["blocks"] == ["2024-01", "2024-02"]
+    assert told["guarantee"].startswith("This release is (")
+    assert main(merged, runner=None) == 2  # type: ignore[arg-type]
+    assert "already exists; choose a new folder" in "".join(capsys.readouterr())
 
 
 def test_a_merged_release_needs_a_place_of_its_own_and_whole_blocks(series: Path, tmp_path: Path) -> None:
