@@ -8,7 +8,7 @@ from dpcore.release.columns import sentence, words_about
 from dpcore.release.draft import Draft
 from dpcore.release.persons import PersonRows
 from dpcore.release.statement import Statement
-from dpcore.reporting.formatting import column_type
+from dpcore.reporting.formatting import at_most, column_type
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.plots import percent, rounds_plot, rounds_words
 from dpcore.universe import Attribute
@@ -53,6 +53,20 @@ def values(draft: Draft) -> Iterator[Markup]:
             "noise, and the share of the run's budget spent"
         )
         yield table(caption, ("column", *figures), prices, right=figures)
+
+
+def functions(draft: Draft) -> Iterator[Markup]:
+    """Yield which columns determine others, and the functions that were learned."""
+    for each in draft.functions:
+        named = each.words.replace("->", "→")
+        yield heading(f"What determines {each.determined}")
+        yield paragraph(
+            f"Every row of this release obeys one function, {named}. It was learned from noisy counts, whose noise has a standard deviation of "
+            f"{each.noise:,.1f}, for {percent(each.spent)} of the budget. For {each.clear:,} of {len(each.rows):,} values, the largest count stood "
+            "out clearly; the others may be guesses."
+        )
+        listed = table(f"The learned function {named}", (*each.given, each.determined), each.rows[:_MOST_CELLS])
+        yield folded(f"The values of {each.determined}", [listed])
 
 
 def persons(made: PersonRows) -> Iterator[Markup]:
@@ -146,6 +160,20 @@ def receipt(statement: Statement) -> Iterator[Markup]:
         ("made by", ", ".join(f"{name} {number}" for name, number in statement.versions.items())),
     ]
     yield table("The receipt", ("what", "value"), rows)
+
+
+def parts(added: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
+    """Yield the releases that a merged release is the sum of. The ledger has recorded these, not the sum."""
+    yield heading("What was added")
+    yield paragraph(
+        "This release was computed from the published releases below, whose blocks are disjoint. Nothing was charged for it. Its model was "
+        "fitted to the sums of their measurements. The ledger has recorded each of them, and each can be checked by its own card."
+    )
+    rows = [
+        (each["release"], ", ".join(each["blocks"]), at_most(each["epsilon"]), each["manifest_sha256"])
+        for each in added
+    ]
+    yield table("The releases", ("release", "blocks", "epsilon", "sha256 of its manifest"), rows)
 
 
 def _values(attribute: Attribute) -> str:

@@ -225,6 +225,13 @@ def test_countries_are_not_booleans_and_small_numbers_are_numbers(tmp_path: Path
     assert load_spec(write(tmp_path, text)).universe.attributes["sex"].labels[:4] == ("NO", "yes", "on", "y")
 
 
+def test_edges_between_decimal_numbers_are_short(tmp_path: Path) -> None:
+    declared = load_spec(
+        write(tmp_path, GOOD.replace("min: 0, max: 100, bins: 4", "min: 16.3, max: 52864.7, bins: 20"))
+    )
+    assert declared.universe.attributes["cost"].labels[1] == "[2658.72, 5301.14)"
+
+
 def test_values_from_a_file_are_relative_to_the_spec_and_part_of_the_digest(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD.replace("values: [F, M]", "values_from: sex.txt"))
     (tmp_path / "sex.txt").write_text("F\n\nM\n", encoding="utf-8")
