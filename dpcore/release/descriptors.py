@@ -47,7 +47,7 @@ _CONTEXT: Mapping[str, Any] = {
 
 
 def descriptors(draft: Draft, *, created: str, files: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the content of each descriptor. Only a spec with `about` has an entry for the registry.
+    """Yield the name and the content of each descriptor. Only a spec with `about` has an entry for the registry, and a sum of releases has none.
 
     Args:
         draft: The content of the release.
@@ -59,7 +59,7 @@ def descriptors(draft: Draft, *, created: str, files: Sequence[Mapping[str, Any]
         (CROISSANT, _croissant(draft, created, files)),
     ):
         yield name, json.dumps(content, indent=2) + "\n"
-    if draft.declaration.spec.about is not None:
+    if draft.declaration.spec.about is not None and not draft.parts:
         yield DEPLOYMENT, registry_entry(draft, draft.declaration.spec.about, created=created)
 
 

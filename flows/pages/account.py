@@ -7,8 +7,8 @@ from heapq import nlargest
 from dpcore.reporting.formatting import askable, at_most, booked, down, left, several_blocks, stated, step_of, up
 from dpcore.reporting.overview import AccountOverview, RunOverview
 from dpcore.reporting.plots import Bar, budget_plot, budget_words, percent
-from flows.pages.markdown import code, image, mono, page, plain, table
-from flows.pages.run import balances_table
+from flows.pages.markdown import code, facts, image, mono, page, plain, table
+from flows.pages.run import balance_table
 
 MOST_RUNS, MOST_BLOCKS = 20, 20
 
@@ -25,7 +25,7 @@ def account_page(found: AccountOverview) -> str:
         f"**The account is {state}.** {percent(balance.used / balance.cap)} of its budget is used.",
         where,
         image(budget_plot(bars), budget_words(bars)),
-        balances_table(account, {"": balance}),
+        balance_table(account, balance),
         "## Terms",
         _terms(found),
         _blocks(found),
@@ -54,7 +54,7 @@ def _terms(found: AccountOverview) -> str:
         rows.append(
             ["cap across blocks", f"epsilon {at_most(account.across_epsilon)} for all runs together; {rest} is left"]
         )
-    return table(["term", "as declared"], rows)
+    return facts(rows)
 
 
 def _blocks(found: AccountOverview) -> str:

@@ -39,6 +39,16 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequenc
     return "\n".join(f"| {' | '.join(line)} |" for line in [heads, rules, *rows])
 
 
+def facts(told: Iterable[Sequence[str]]) -> str:
+    """Format names with what is said of them as a list. Its lines wrap, while the UI cuts off a table that is wider than the page.
+
+    >>> print(facts([("unit", "person"), ("delta", "1e-09")]))
+    - unit: **person**
+    - delta: **1e-09**
+    """
+    return "\n".join(f"- {name}: **{text}**" for name, text in told)
+
+
 def image(svg: str, words: str) -> str:
     """Embed a plot, with `words` as its alternative text. The words are ours and need no escaping."""
     return f"![{words}]({data_uri(svg)})"

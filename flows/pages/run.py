@@ -1,6 +1,6 @@
 """The pages of a finished run in Markdown: its release, its rounds, and the budget before and after. All of it is public."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcore import Account, Balance
@@ -9,7 +9,7 @@ from dpcore.release.covered import consequences, coverage, read_blocks
 from dpcore.reporting.formatting import at_most, booked, column_type, figure, left, stated
 from dpcore.reporting.outcome import Report, Round
 from dpcore.reporting.plots import Bar, budget_plot, budget_words, percent, rounds_plot, rounds_words
-from flows.pages.markdown import code, image, mono, page, plain, table
+from flows.pages.markdown import code, facts, image, mono, page, plain, table
 
 MOST_ROUNDS = 100
 """Maximum number of rounds in the list. Of more rounds, the first and last ones are shown."""
@@ -18,11 +18,7 @@ MOST_ROUNDS = 100
 def release_page(report: Report, *, note: str) -> str:
     """Return the page that says where the release is, how to read it, what it promises, and how to check it."""
     outcome, privacy = report.outcome, report.privacy
-    files = [
-        [plain(file["path"]), _count(file["rows"]), _count(file["bytes"]), f"{mono(file['sha256'][:16])}…"]
-        for file in report.files
-    ]
-    columns = [[plain(name), plain(column_type(kind))] for name, kind in report.columns.items()]
+    columns = [(plain(name), plain(column_type(kind))) for name, kind in report.columns.items()]
     return page(
         f"# {plain(outcome.account)}: {outcome.rows:,} synthetic rows",
         f"**{plain(privacy['guarantee'])}**",
@@ -33,12 +29,12 @@ def release_page(report: Report, *, note: str) -> str:
         "## How to read it",
         code(_reading(outcome.release)),
         "## What it promises",
-        table(["term", "what was promised"], [[name, value] for name, value in _promise(privacy)]),
+        facts(_promise(privacy)),
         _several_blocks(privacy),
         "## Columns",
-        table(["column", "type"], columns),
+        facts(columns),
         "## Files",
-        table(["file", "rows", "bytes", "sha256"], files, right=["rows", "bytes"]),
+        "\n".join(map(_file_line, report.files)),
         "The flow `verify` checks this release with everything else in the ledger. The steward can also check it with:",
         code(f"dpflow ledger verify \\\n  --head {privacy['ledger_head']}"),
     )
@@ -91,22 +87,30 @@ def budget_page(report: Report) -> str:
         if outcome.blocks
         else "",
         image(budget_plot(bars), budget_words(bars)),
-        balances_table(account, {"before": report.before, "after": report.after}),
+        f"The bookkeeping, in {symbol} and as a share of the budget:",
+        facts((when, _balance_line(each)) for when, each in (("before", report.before), ("after", report.after))),
     )
 
 
-def balances_table(account: Account, moments: dict[str, Balance]) -> str:
-    """Return a table of an account's balance at some moments, in the account's currency."""
-    symbol = account.currency.symbol
-    heads = [f"{figure}{' ' if when else ''}{when}" for when in moments for figure in (symbol, "share")]
-    rows = []
+def balance_table(account: Account, balance: Balance) -> str:
+    """Return a table of an account's balance, in the account's currency."""
+    heads = [account.currency.symbol, "share"]
+    return table(["bookkeeping", *heads], _balance_rows(balance), right=heads)
+
+
+def _balance_rows(balance: Balance) -> Iterator[tuple[str, str, str]]:
     for name, rounded in (("spent", booked), ("reserved", booked), ("remaining", left)):
-        cells = []
-        for balance in moments.values():
-            amount = getattr(balance, name)
-            cells += [rounded(amount), percent(amount / balance.cap)]
-        rows.append(["left" if name == "remaining" else name, *cells])
-    return table(["bookkeeping", *heads], rows, right=heads)
+        amount = getattr(balance, name)
+        yield "left" if name == "remaining" else name, rounded(amount), percent(amount / balance.cap)
+
+
+def _balance_line(balance: Balance) -> str:
+    return ", ".join(f"{name} {amount} ({share})" for name, amount, share in _balance_rows(balance))
+
+
+def _file_line(file: Mapping[str, Any]) -> str:
+    rows = "" if file["rows"] is None else f"{file['rows']:,} rows, "
+    return f"- **{plain(file['path'])}**: {rows}{file['bytes']:,} bytes, sha256 {mono(file['sha256'][:16])}…"
 
 
 def _promise(privacy: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -121,7 +125,7 @@ def _promise(privacy: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if privacy.get("blocks"):
         yield "covers", plain(coverage(read_blocks(privacy["blocks"])))
     for name in ("ledger", "ledger_head", "spec_sha256"):
-        yield name.replace("_", " "), mono(privacy[name])
+        yield name.replace("_", " "), f"{mono(privacy[name][:16])}…"
 
 
 def _several_blocks(privacy: dict[str, Any]) -> str:
@@ -157,7 +161,3 @@ def _round_lines(rounds: Sequence[Round]) -> Iterator[str]:
             f"- {each.number}: **{columns}**, {percent(each.before)} → {percent(each.after)}, noise alone {percent(each.noise_floor)}, "
             f"spent {percent(each.spent)}"
         )
-
-
-def _count(number: int | None) -> str:
-    return "" if number is None else f"{number:,}"

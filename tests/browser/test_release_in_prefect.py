@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.accessibility import violations
-from tests.browser.chromium import HEIGHT, WIDTH, Visitor, visiting
+from tests.browser.chromium import HEIGHT, SCREENSHOTS, WIDTH, Visitor, visiting
 from tests.browser.prefect_ui import FIELDS, Form, expect_state, log_in, open_form, open_run, open_tab, options, sent
 from tests.flows.connections import recorded
 from tests.flows.stack import Stack
@@ -196,16 +196,16 @@ def test_a_page_of_the_run_shows_its_tables_and_pictures_to_everybody(
     visitor.page.goto(links[f"{kind}-{NAME}"])
     article = visitor.page.locator(MARKDOWN)
     expect(article.get_by_text(words).first).to_be_visible()
-    expect(article.get_by_role("list" if kind in {"rounds", "data"} else "table").first).to_be_visible()
+    expect(article.get_by_role("table" if kind == "account" else "list").first).to_be_visible()
     expect(article.get_by_role("img")).to_have_count(pictures)
     for picture in article.get_by_role("img").all():
         assert picture.evaluate("it => it.decode().then(() => it.naturalWidth)") > 0
         assert (picture.get_attribute("alt") or "").endswith(".")
     visitor.shoot(f"{kind}-page")
-    if kind in {"rounds", "data"}:
-        visitor.page.set_viewport_size({"width": TELEPHONE, "height": HEIGHT})
-        assert article.evaluate("it => it.scrollWidth <= it.clientWidth")
-        visitor.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+    visitor.page.set_viewport_size({"width": TELEPHONE, "height": HEIGHT})
+    assert article.evaluate("it => it.scrollWidth <= it.clientWidth")
+    visitor.page.screenshot(path=SCREENSHOTS / f"{kind}-page-telephone.png", animations="disabled", full_page=True)
+    visitor.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
     assert violations(visitor, within=MARKDOWN, but=NOT_OURS) == []
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ import yaml
 
 from docs.programs import manifest_schema
 from dpcore import synthesize
+from dpcore.release import Draft, targets
+from dpcore.release.descriptors import descriptors
 from dpcore.release.manifest import Manifest
+from dpcore.runs import synthesis
 from tests.conftest import Workspace, visits
 
 FACTS = Path(__file__).parents[2] / "facts"
@@ -38,8 +42,14 @@ workload"""
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("contract")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Draft]:
+    """A release, and the draft that it was written from."""
+    folder, kept = tmp_path_factory.mktemp("contract"), []
+
+    def keep(draft: Draft, **how: Any) -> Any:
+        kept.append(draft)
+        return targets.publish(draft, **how)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for name in ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE"):
@@ -53,7 +63,13 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
         space = Workspace(folder, folder / "spec.yaml")
         space.write_spec(("visits.csv", "visits.parquet"), ("workload", MORE), ("rounds: 4", "rounds: 1"))
         space.open_account()
-        return Path(synthesize(space.spec).release).resolve()
+        patch.setattr(synthesis, "publish", keep)
+        return Path(synthesize(space.spec).release).resolve(), kept[0]
+
+
+@pytest.fixture(scope="module")
+def release(made: tuple[Path, Draft]) -> Path:
+    return made[0]
 
 
 def read(release: Path, name: str) -> Any:
@@ -181,6 +197,12 @@ def test_the_entry_for_the_deployments_registry_follows_its_schema_and_promises_
     assert privacy["guarantee"] in told["privacy_loss"]["privacy_parameters_description"]
     assert "release_type" not in told["model"], "nobody knows whether there will be another"
     assert "deployment.yaml" in (release / "SHA256SUMS").read_text(encoding="utf-8")
+
+
+def test_a_sum_of_releases_has_no_entry_because_its_limit_on_rows_holds_in_each_part(made: tuple[Path, Draft]) -> None:
+    alone = dict(descriptors(made[1], created="2026-01-01", files=()))
+    summed = dict(descriptors(replace(made[1], parts=({"release": "one"},)), created="2026-01-01", files=()))
+    assert set(alone) - set(summed) == {"deployment.yaml"}
 
 
 def privacy_year(release: Path) -> str:

@@ -197,27 +197,26 @@ def test_the_release_page_tells_where_it_is_what_it_promises_and_how_to_read_it(
         "pandas.read_parquet(f'{release}/data')",
         "2" * 64,
         "card.html",
+        "epsilon: 2\n",
+        "delta: 1e-09\n",
+        "unit: person\n",
+        "neighbours: add-remove\n",
+        "age: int64\n",
+        "sex: string, dictionary-encoded\n",
+        f"data/part-00000.parquet: 1,234 rows, 5,678 bytes, sha256 {'a' * 16}…\n",
     ):
         assert told in page.text
-    for row in (
-        ["epsilon", "2"],
-        ["delta", "1e-09"],
-        ["unit", "person"],
-        ["neighbours", "add-remove"],
-        ["age", "int64"],
-        ["sex", "string, dictionary-encoded"],
-        ["data/part-00000.parquet", "1,234", "5,678", "a" * 16 + "…"],
-    ):
-        assert row in page.cells
+    assert "table" not in page.tags  # the UI cuts off a table that is wider than the page
     assert "Note" not in release_page(REPORT, note=" ")
 
 
-def test_the_other_pages_tell_their_figures_in_table_plot_and_words() -> None:
+def test_the_other_pages_tell_their_figures_in_lists_plot_and_words() -> None:
     budget, rounds = Rendered(budget_page(REPORT)), Rendered(rounds_page(REPORT))
     assert budget.alts == [
         "Before: spent 25.0 %, left 75.0 %. After: spent 25.0 %, this run 25.0 %, reserved 12.5 %, left 37.5 %."
     ]
-    assert [row[2] for row in budget.cells[1:]] == ["25.0 %", "0 %", "75.0 %"]
+    assert "before: spent 0.250000 (25.0 %), reserved 0.000000 (0 %), left 0.750000 (75.0 %)\n" in budget.text
+    assert "table" not in budget.tags
     assert (
         "This run promises epsilon 2 at delta 1e-09. It has spent rho 0.25 of 0.25 reserved, 25.0 % of the budget (bookkeeping)."
         in budget.text
