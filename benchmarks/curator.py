@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--share", nargs="*", type=float, default=[FIRST_SHARE], help="of a first release")
     parser.add_argument("--within", type=float, default=100.0, help="rows; only less accurate answers are bought")
     parser.add_argument("--accurate", type=float, metavar="W", help="instead, make all answers accurate within W rows")
+    parser.add_argument("--no-turbo", action="store_true", help="leave out Turbo, which takes most of the time")
     parser.add_argument("--keep", type=Path, help="where releases are kept; default: nowhere")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -94,7 +95,7 @@ def compared(arguments: argparse.Namespace, seed: int, *, folder: Path) -> dict[
     )
     told["release"] = asked.error(asked.answered(whole.model.marginal))
     shape = whole.universe.shape
-    if math.prod(shape) <= MOST_DENSE:
+    if math.prod(shape) <= MOST_DENSE and not arguments.no_turbo:
         turbo = published_and_best(asked, shape, rows=len(codes[0]), rho=budget / AMOUNT_OF_ONE, seed=seed)
         told["turbo"], told["turbo best"] = (each and asdict(each) for each in turbo)
     for share in arguments.share:
