@@ -110,7 +110,8 @@ class SeededCurator:
         weight = max(offer.weight for offer in offered)
         self._histogram.prepare([offer.axes for offer in offered])
         scores = [
-            offer.weight * float(np.abs(self._histogram.marginal(offer.axes) - offer.expected).sum())
+            offer.weight
+            * (float(np.abs(self._histogram.marginal(offer.axes) - offer.expected).sum()) - offer.tolerated)
             for offer in offered
         ]
         noisy = np.array(scores) + self._rng.gumbel(0, 2 * weight / epsilon, len(scores))

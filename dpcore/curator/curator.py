@@ -26,15 +26,23 @@ from dpcore.workload import MOST_WEIGHT, Axes
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """A candidate marginal: its axes, the whole counts that the model expects in it, and the weight of its error.
+    """A candidate marginal.
 
     All of it is public: it follows from the spec and from earlier noisy answers. No weight can break a guarantee, because the
     sensitivity is computed from the weights of the candidates.
+
+    Attributes:
+        axes: The axes of the marginal.
+        expected: The whole counts that the model expects in it.
+        weight: The weight of its error.
+        tolerated: The error that is no reason to select it, because its measurement would have such an error too. It counts only
+            where whole marginals are selected.
     """
 
     axes: Axes
     expected: Counts
     weight: int = 1
+    tolerated: int = 0
 
 
 Expected = Callable[[], Sequence[Offer]]
@@ -128,10 +136,10 @@ class Curator:
     def select_marginal(self, step: str, expected: Expected, *, share: Fraction) -> Selection:
         """Select the marginal that the model gets most wrong, by the exponential mechanism.
 
-        The score of candidate i is w_i |x_i - e_i|_1, with its weight w_i, the true counts x_i and the expected ones e_i: a whole
-        number. Weights and expectations are public, so only x_i differs between neighbours. By the triangle inequality the score
-        moves by at most w_i |x_i - x'_i|_1, and a marginal moves by at most the L1 sensitivity: no score moves by more than the L1
-        sensitivity times the largest weight (docs/decisions/0015).
+        The score of candidate i is w_i (|x_i - e_i|_1 - t_i), with its weight w_i, the true counts x_i, the expected ones e_i and the
+        tolerated error t_i: a whole number. All but x_i is public, so only x_i differs between neighbours. By the triangle inequality
+        the score moves by at most w_i |x_i - x'_i|_1, and a marginal moves by at most the L1 sensitivity: no score moves by more than
+        the L1 sensitivity times the largest weight (docs/decisions/0015, 0063).
         """
         return self._select(step, expected, share, sensitivity=self._protection.sensitivity.l1, choose=_worst_marginal)
 
@@ -293,7 +301,8 @@ class Curator:
 
 
 def _worst_marginal(mechanism: ExponentialMechanism, histogram: Histogram, offered: Sequence[Offer]) -> Selection:
-    scores = np.array([errors.sum() for errors in _weighted_errors(histogram, offered)], dtype=np.int64)
+    errors = np.array([errors.sum() for errors in _weighted_errors(histogram, offered)], dtype=np.int64)
+    scores = errors - np.array([offer.weight * offer.tolerated for offer in offered], dtype=np.int64)
     return Selection(offered[mechanism.draw(scores)].axes, candidates=scores.size)
 
 
@@ -322,4 +331,6 @@ def _checked(offered: Sequence[Offer]) -> Sequence[Offer]:
         raise StepFailed("the model expects counts that no table has; report this")
     if any(type(offer.weight) is not int or not 1 <= offer.weight <= MOST_WEIGHT for offer in offered):
         raise StepFailed(f"the weight of a candidate is not a whole number from 1 to {MOST_WEIGHT}; report this")
+    if any(type(offer.tolerated) is not int or not 0 <= offer.tolerated <= MOST_EXPECTED for offer in offered):
+        raise StepFailed("the tolerated error of a candidate is not a whole number of rows; report this")
     return offered

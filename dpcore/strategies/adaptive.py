@@ -36,6 +36,7 @@ ROUND_TRIES = 10  # evaluations of the model
 MOST_COLUMNS = 3  # of a candidate, if not all can be measured: see docs/decisions/0042
 TYPICAL_CELLS = 400  # the cells of a typical marginal that a round measures
 FEWER = 4  # each version of a column that is measured for its ranges has this many times fewer cells
+TOLERATED = 0.5  # of the expected noise of a marginal: about what the fit leaves of it, see docs/decisions/0063
 ABSOLUTE = math.sqrt(2 / math.pi)  # the mean absolute value of noise of standard deviation 1
 
 
@@ -62,9 +63,9 @@ class Adaptive(Strategy):
     1. All one-way marginals make the first model. Their noisy counts also decide which cells to merge in interactions: each column gets
        coarser versions, in which every group has a certain share of the rows. Where the workload has ranges, some of these versions are
        measured as well: a long range is then a sum of few noisy counts instead of many.
-    2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score weight x |true - expected|_1, measures it, and
-       takes a few multiplicative steps on all measurements so far. `Candidates` decides which marginals are offered: in the first half of
-       the rounds only pairs with the workload's target, as long as there are any.
+    2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score weight x (|true - expected|_1 - half of the
+       noise that its measurement would have), measures it, and takes a few multiplicative steps on all measurements so far. `Candidates`
+       decides which marginals are offered: in the first half of the rounds only pairs with the workload's target, as long as there are any.
     3. At the end the model is rebuilt from the first one, with all measurements at once, until it fits them as well as the true
        distribution would.
 
@@ -200,7 +201,9 @@ class Adaptive(Strategy):
         def expected() -> list[Offer]:
             noise = curator.expected_noise((1 - SELECTING) / rounds_left)
             worth = self._worth_cells(self.model.total, noise)
-            return self._candidates.offers(number, most_cells=worth, room=self._room(number), first=first)
+            return self._candidates.offers(
+                number, most_cells=worth, room=self._room(number), tolerated=TOLERATED * ABSOLUTE * noise, first=first
+            )
 
         return curator.select_marginal(step_name(number, "select"), expected, share=SELECTING / rounds_left)
 

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -51,13 +51,16 @@ class Candidates:
                 for part in combinations(columns, len(columns) - 1):
                     self._waiting[part].append(columns)
 
-    def offers(self, number: int, *, most_cells: float, room: int, first: Collection[Axes] = ()) -> list[Offer]:
+    def offers(
+        self, number: int, *, most_cells: float, room: int, tolerated: float = 0.0, first: Collection[Axes] = ()
+    ) -> list[Offer]:
         """Return the offers that round `number` selects from.
 
         Args:
             number: The number of the round.
             most_cells: The most cells of a marginal that is worth its noise.
             room: The most cells of the model after the round.
+            tolerated: The error of each cell that is no reason to select a marginal.
             first: Sets of columns that take precedence over all others, each until it was measured.
         """
         early = [self._candidates[columns] for columns in first if not self._measured[columns]]
@@ -69,7 +72,10 @@ class Candidates:
             if offered:
                 fewest = min(self._measured[one.columns] for one in offered)
                 fresh = [one.offer for one in offered if one.offer and self._measured[one.columns] == fewest]
-                return _largest(self._model, fresh)
+                return [
+                    replace(offer, tolerated=int(tolerated * offer.expected.size))
+                    for offer in _largest(self._model, fresh)
+                ]
         columns = range(self._model.resolutions.columns)
         return [self._offer((column,), (column,)) for column in columns]  # the noise allows nothing larger
 

@@ -173,6 +173,7 @@ def test_selection_finds_what_the_model_gets_most_wrong(make_curator: Any) -> No
         [Offer((0,), COUNTS.sum(axis=1)), Offer((1,), np.full(3, np.iinfo(np.int64).min))],  # what a NaN becomes
         [Offer((0,), np.array([2**53, 2]))],
         *([Offer((0,), np.zeros(2, dtype=np.int64), weight)] for weight in (0, -1, 101, 2.0, True)),
+        *([Offer((0,), np.zeros(2, dtype=np.int64), 1, tolerated)] for tolerated in (-1, 2**53 + 1, 2.0)),
     ],
     ids=[
         "nothing",
@@ -183,6 +184,9 @@ def test_selection_finds_what_the_model_gets_most_wrong(make_curator: Any) -> No
         "too much weight",
         "no whole weight",
         "no number",
+        "tolerates less than nothing",
+        "tolerates too much",
+        "tolerates no whole number",
     ],
 )
 @pytest.mark.parametrize("kind", ["select_marginal", "select_cell", "measure_mean_error", "measure_largest_error"])
@@ -212,11 +216,28 @@ def test_an_error_counts_as_often_as_its_weight_says(make_curator: Any, kind: st
     assert selected("lighter", lighter) == (1,)
 
 
+def test_an_error_that_is_tolerated_is_no_reason_to_select(make_curator: Any) -> None:
+    curator, _ = make_curator(delta=0.0)
+    large, small = np.array([0, 900_000, 0]), np.array([400_000, 0])  # far more than chance could make up for
+
+    def selected(step: str, *, tolerated: int) -> tuple[int, ...]:
+        offers = [
+            Offer((1,), COUNTS.sum(axis=0) + large, 3, tolerated),
+            Offer((0,), COUNTS.sum(axis=1) + small, 3),
+        ]
+        return curator.select_marginal(step, lambda: offers, share=Fraction(1, 2)).axes  # type: ignore[no-any-return]
+
+    assert selected("none", tolerated=0) == (1,)
+    assert selected("some", tolerated=400_000) == (1,)
+    assert selected("much", tolerated=600_000) == (0,)
+    assert selected("more than there is", tolerated=2**53) == (0,)
+
+
 ROWS_OF_A_UNIT = 2
 LITTLE = (2, 2)
 WEIGHTED = [
     Offer((0,), np.array([2, 0]), 3),
-    Offer((1,), np.array([0, 2]), 7),
+    Offer((1,), np.array([0, 2]), 7, tolerated=5),
     Offer((0, 1), np.zeros(LITTLE, dtype=np.int64)),
 ]
 TABLES = [np.array(counts).reshape(LITTLE) for counts in product(range(3), repeat=4) if sum(counts) <= 4]

@@ -15,7 +15,15 @@ from dpcore.measurements import Counts, Measurement, Selection
 from dpcore.models.factored import BYTES_PER_CELL
 from dpcore.resolutions import Groups, Resolutions
 from dpcore.strategies import Adaptive, Column
-from dpcore.strategies.adaptive import LEAST_FIRST, MOST_FIRST, MOST_ROUNDS, MOST_ROUNDS_PURE, ROOM, SELECTING
+from dpcore.strategies.adaptive import (
+    LEAST_FIRST,
+    MOST_FIRST,
+    MOST_ROUNDS,
+    MOST_ROUNDS_PURE,
+    ROOM,
+    SELECTING,
+    TOLERATED,
+)
 from dpcore.workload import Axes, Workload
 
 COLUMNS = (
@@ -59,6 +67,7 @@ class Recording:
         self.spent: list[Fraction] = []
         self.offers: list[list[Axes]] = []
         self.weights: list[list[int]] = []
+        self.tolerated: list[list[int]] = []
         self.selected: list[Axes] = []
         self._rng = np.random.default_rng(seed)
 
@@ -90,7 +99,10 @@ class Recording:
             assert offer.expected.dtype == np.int64
         self.offers.append([offer.axes for offer in offered])
         self.weights.append([offer.weight for offer in offered])
-        errors = [offer.weight * np.abs(self.true(offer.axes) - offer.expected).sum() for offer in offered]
+        self.tolerated.append([offer.tolerated for offer in offered])
+        errors = [
+            offer.weight * (np.abs(self.true(offer.axes) - offer.expected).sum() - offer.tolerated) for offer in offered
+        ]
         self.selected.append(offered[int(np.argmax(errors))].axes)
         return Selection(axes=self.selected[-1])
 
@@ -203,6 +215,13 @@ def test_what_is_offered_is_worth_its_noise_and_as_fine_as_that_allows(learned: 
         full = column_set(resolutions, axes)
         assert resolutions.cells(full) > 0.95 * worth  # there is room for the model: noise alone asks for fewer cells
     assert {len(axes) for axes in curator.offers[0]} == {3}
+
+
+def test_a_share_of_the_noise_of_its_measurement_is_no_reason_to_select_an_offer(learned: Run) -> None:
+    strategy, curator = learned
+    for offers, tolerated in zip(curator.offers, curator.tolerated, strict=True):
+        cells = np.array([strategy.resolutions.cells(axes) for axes in offers])
+        assert tolerated == (TOLERATED * np.sqrt(2 / np.pi) * NOISE * cells).astype(int).tolist()
 
 
 def test_nothing_is_offered_that_lies_within_another_offer(learned: Run) -> None:
