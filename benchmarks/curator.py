@@ -34,6 +34,7 @@ from benchmarks.curator_turbo import published_and_best
 from dpcore.answers.query import Count, Output, Query
 from dpcore.answers.release import Release, open_release
 from dpcore.errors import UsageError
+from dpcore.models import FactoredModel
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, epsilon_of
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.session.accuracy import Within
@@ -120,7 +121,10 @@ class SimulatedSession:
 
     def ask_all(self, asked: Stream, within: Within) -> dict[int, float]:
         """Ask all questions, each once. A repeated one has the same answer."""
-        self.known.intervals.ensemble.keep(asked.sets)
+        if not isinstance(
+            self.known.release.model, FactoredModel
+        ):  # which answers by classes of cells, without whole marginals
+            self.known.intervals.ensemble.keep(asked.sets)
         return {place: self._ask(asked.pool[place], within) for place in asked.distinct}
 
     def _ask(self, question: Asked, within: Within) -> float:
