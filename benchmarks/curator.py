@@ -34,6 +34,7 @@ from benchmarks.curator_turbo import published_and_best
 from dpcore.answers.query import Count, Output, Query
 from dpcore.answers.release import Release, open_release
 from dpcore.errors import UsageError
+from dpcore.models import FactoredModel
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, epsilon_of
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.session.accuracy import Within
@@ -61,6 +62,7 @@ def main() -> None:
     parser.add_argument("--share", nargs="*", type=float, default=[FIRST_SHARE], help="of a first release")
     parser.add_argument("--within", type=float, default=100.0, help="rows; only less accurate answers are bought")
     parser.add_argument("--accurate", type=float, metavar="W", help="instead, make all answers accurate within W rows")
+    parser.add_argument("--no-turbo", action="store_true", help="leave out Turbo, which takes most of the time")
     parser.add_argument("--keep", type=Path, help="where releases are kept; default: nowhere")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -94,7 +96,7 @@ def compared(arguments: argparse.Namespace, seed: int, *, folder: Path) -> dict[
     )
     told["release"] = asked.error(asked.answered(whole.model.marginal))
     shape = whole.universe.shape
-    if math.prod(shape) <= MOST_DENSE:
+    if math.prod(shape) <= MOST_DENSE and not arguments.no_turbo:
         turbo = published_and_best(asked, shape, rows=len(codes[0]), rho=budget / AMOUNT_OF_ONE, seed=seed)
         told["turbo"], told["turbo best"] = (each and asdict(each) for each in turbo)
     for share in arguments.share:
@@ -119,7 +121,10 @@ class SimulatedSession:
 
     def ask_all(self, asked: Stream, within: Within) -> dict[int, float]:
         """Ask all questions, each once. A repeated one has the same answer."""
-        self.known.intervals.ensemble.keep(asked.sets)
+        if not isinstance(
+            self.known.release.model, FactoredModel
+        ):  # which answers by classes of cells, without whole marginals
+            self.known.intervals.ensemble.keep(asked.sets)
         return {place: self._ask(asked.pool[place], within) for place in asked.distinct}
 
     def _ask(self, question: Asked, within: Within) -> float:

@@ -1,8 +1,8 @@
 """Compare answers with DuckDB on the released rows: `python -m benchmarks.questions RELEASE [--count 5000] [--seed 1] [--json]`.
 
 Random questions are asked twice: of the release's model, and of its rows. The two may differ by the sampling error of the rows only. Each
-difference is divided by a bound of that error, so a ratio above 1 is a disagreement. The control asks DuckDB about the next question's
-rows, and must disagree often.
+difference is divided by a bound of that error, so a ratio above 1 is a disagreement. `outside` counts the numbers by rows that lie further
+from the stated interval than that bound. The control asks DuckDB about the next question's rows, and must disagree often.
 """
 
 import argparse
@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
+import pandas as pd
 
 from dpcore.answers.answer import answer
 from dpcore.answers.release import Release, open_release
@@ -214,20 +215,32 @@ def _bucket(written: str) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A number of one group: by the model, by the rows, and their difference as a share of the bound."""
+    """A number of one group: by the model, by the rows, their difference, and the distance of the rows from the interval, in bounds."""
 
     question: Question
     kind: str
     model: float
     rows: float
     ratio: float
+    outside: float
 
 
 def compare(
     release: Release, rows: duckdb.DuckDBPyConnection, question: Question, *, of: Question | None = None
 ) -> Iterator[Comparison]:
     """Yield the comparison of every number of a question. `of` asks DuckDB about something else, as a control."""
-    ours = answer(release, question.sql)
+    return compare_with(answer(release, question.sql), release, rows, question, of=of)
+
+
+def compare_with(
+    ours: pd.DataFrame,
+    release: Release,
+    rows: duckdb.DuckDBPyConnection,
+    question: Question,
+    *,
+    of: Question | None = None,
+) -> Iterator[Comparison]:
+    """Yield the comparison of every number of an answer."""
     theirs = rows.execute((of or question).duckdb).fetchdf()
     keys = [f"k{at}" for at in range(len(question.keys))]
     found = {tuple(_key(row[key]) for key in keys): row for row in theirs.to_dict("records")}
@@ -235,42 +248,57 @@ def compare(
     for row in ours.to_dict("records"):
         other = found.pop(tuple(_key(row[key]) for key in keys), {})
         for at, asked in enumerate(question.numbers):
-            yield from _compared(question, asked, row[f"n{at}"], other, at=at, scale=scale)
+            ours_of = Ours(*(float(row[f"n{at}{end}"]) for end in ("", "_low", "_high")))
+            yield from _compared(question, asked, ours_of, other, at=at, scale=scale)
     for group in found:  # the model must have every group that the rows have
-        yield Comparison(question, f"group {group}", 0.0, 1.0, math.inf)
+        yield Comparison(question, f"group {group}", 0.0, 1.0, math.inf, math.inf)
+
+
+class Ours(NamedTuple):
+    """A number by the model, and the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def beside(self, rows: float, bound: float) -> tuple[float, float]:
+        """Return how far a number by the rows is from this one, and from its interval, in bounds. The interval must contain the number."""
+        if not self.low <= self.value <= self.high:
+            return abs(self.value - rows) / bound, math.inf
+        return abs(self.value - rows) / bound, max(0.0, self.low - rows, rows - self.high) / bound
 
 
 def _compared(  # noqa: PLR0913  all that a bound depends on
-    question: Question, asked: Asked, model: float, other: dict[str, Any], *, at: int, scale: float
+    question: Question, asked: Asked, model: Ours, other: dict[str, Any], *, at: int, scale: float
 ) -> Iterator[Comparison]:
     count = float(other.get(f"rows{at}", 0))
     value = other.get(f"n{at}", 0)
     if asked.kind == "count":
-        bound = SIGMAS * math.sqrt(max(model, count, 1.0)) + SIGMAS
-        yield Comparison(question, "count", model, count, abs(model - count * scale) / bound)
+        bound = SIGMAS * math.sqrt(max(model.value, count, 1.0)) + SIGMAS
+        yield Comparison(question, "count", model.value, count, *model.beside(count * scale, bound))
     elif count < FEW:
         return
     elif asked.kind == "share":
         bound = SIGMAS * math.sqrt(0.25 / count) + 2 / count
-        yield Comparison(question, "share", model, value, abs(model - value) / bound)
+        yield Comparison(question, "share", model.value, value, *model.beside(value, bound))
     elif asked.kind == "quantile":
-        yield Comparison(question, "quantile", model, 0.0, _rank_error(model, value, asked.share))
+        errors = (_rank_error(ends, value, asked.share) for ends in ((model.value, model.value), model[1:]))
+        yield Comparison(question, "quantile", model.value, 0.0, *errors)
     else:
         spread, mean = other[f"sd{at}"], other[f"mean{at}"]
         bound = SIGMAS * (spread + abs(mean) / count + 1e-9) / math.sqrt(count)
         if asked.kind == "sum":
             bound = SIGMAS * (math.sqrt(count * (spread**2 + mean**2)) + abs(mean) + spread + 1e-9)
-            model = model / scale
-        yield Comparison(question, asked.kind, model, value, abs(model - value) / bound)
+            model = Ours(*(each / scale for each in model))
+        yield Comparison(question, asked.kind, model.value, value, *model.beside(value, bound))
 
 
-def _rank_error(model: float, values: Any, share: float) -> float:
-    """Return how far the rank of the model's quantile among the rows is from its share, in bounds."""
+def _rank_error(ends: Sequence[float], values: Any, share: float) -> float:
+    """Return how far the ranks, among the rows, from one value to another are from a quantile's share, in bounds."""
     values = np.sort(np.asarray(values, dtype=np.float64))
-    slack = 1e-9 * max(1.0, abs(model))
     low, high = (
-        np.searchsorted(values, model + move, side=side) / len(values)
-        for move, side in ((-slack, "left"), (slack, "right"))
+        np.searchsorted(values, end + move * 1e-9 * max(1.0, abs(end)), side=side) / len(values)
+        for end, move, side in zip(ends, (-1, 1), ("left", "right"), strict=True)
     )
     error = max(0.0, low - share, share - high)
     return float(error / (SIGMAS * math.sqrt(share * (1 - share) / len(values)) + 2 / len(values)))
@@ -309,9 +337,9 @@ def main() -> None:
     begin, seconds, compared = time.process_time(), [], []
     for question in questions:
         before = time.process_time()
-        answer(release, question.sql)
+        found = answer(release, question.sql)
         seconds.append(time.process_time() - before)
-        compared += list(compare(release, rows, question))
+        compared += list(compare_with(found, release, rows, question))
     control = []
     for one, other in pairwise(questions):
         if one.keys == other.keys and len(one.numbers) <= len(other.numbers):
@@ -330,6 +358,7 @@ def main() -> None:
         "numbers": len(ratios),
         "disagreements": int((ratios > 1).sum()),
         "largest_ratio": float(ratios.max()),
+        "outside": sum(each.outside > 1 for each in compared),
         "control_disagreements": float(np.mean(np.array(control) > 1)) if control else None,
         "answer_cpu_ms_median": 1000 * float(np.median(seconds)),
         "answer_cpu_ms_p95": 1000 * float(np.quantile(seconds, 0.95)),

@@ -130,7 +130,7 @@ def measure(folder: Path, *, clients: int, rounds: int) -> dict[str, Any]:
         "milliseconds": {kind: round(1000 * median, 2) for kind, median in medians.items()},
         "ratios": {kind: round(ratio, 2) for kind, ratio in ratios.items()},
         "goal": GOAL,
-        "reached": ratios["repeated"] <= GOAL,
+        "reached": max(ratios.values()) <= GOAL,
     }
 
 

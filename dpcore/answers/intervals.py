@@ -6,7 +6,7 @@ together, errors are larger than the replicates know: by how much, the release's
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import NormalDist
@@ -116,7 +116,8 @@ class Intervals:
         if isinstance(number, Quantile):
             ends = self.ensemble.quantile_ends(merging, number, errors, clumps=clumps)
             low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
-        return Interval(value, *_within_range(merging, number, low, high), basis)
+        value, low, high = _within_range(merging, number, (value, low, high))
+        return Interval(value, low, high, basis)
 
     def _of_count(
         self, merging: Merging, number: Count, value: Weights, differences: Weights, judged: Judged
@@ -194,18 +195,22 @@ def _combined(
     return np.minimum(centre - half, value), np.maximum(centre + half, value)
 
 
-def _within_range(prepared: Prepared, number: Number, low: Weights, high: Weights) -> tuple[Weights, Weights]:
-    """Return the ends of a mean's or quantile's interval, moved to the least and the greatest value of its column."""
+def _within_range(prepared: Prepared, number: Number, numbers: Sequence[Weights]) -> Sequence[Weights]:
+    """Return a mean or quantile and the ends of its interval, moved to the least and the greatest value of its column.
+
+    Rounding errors may move a mean of equal values beyond that value, too.
+    """
     if not isinstance(number, Mean | Quantile):
-        return low, high
+        return numbers
     column = prepared.column(number.column)
     if column.spread is None:
         values = column.means[~column.null]
-        return np.maximum(low, values.min()), np.minimum(high, values.max())
-    first, last = column.spread.bounds[0], column.spread.bounds[-1] - column.spread.whole
-    if not column.is_moment:
-        first, last = (float(column.spread.value(np.asarray([place]))[0]) for place in (first, last))
-    return np.clip(low, first, last), np.clip(high, first, last)
+        first, last = values.min(), values.max()
+    else:
+        first, last = column.spread.bounds[0], column.spread.bounds[-1] - column.spread.whole
+        if not column.is_moment:
+            first, last = (float(column.spread.value(np.asarray([place]))[0]) for place in (first, last))
+    return [np.clip(each, first, last) for each in numbers]
 
 
 def checked_level(level: float) -> float:

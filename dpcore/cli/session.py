@@ -50,8 +50,8 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         "--first-share",
         metavar="F",
         type=float,
-        default=0.6,
-        help="the share of the budget for a first release, if one is needed; default: 0.6",
+        default=0.9,
+        help="the share of the budget for a first release, if one is needed; default: 0.9",
     )
     opening.add_argument(
         "--session", metavar="ID", help="an id for it; use the same one again if opening was interrupted"

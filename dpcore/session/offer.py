@@ -114,6 +114,8 @@ def offer(query: Query, knowledge: Knowledge, *, within: Within, currency: Curre
         return Offer(query, knowledge.intervals.ensemble.merging(query), earlier, within, stored=True)
     prepared, found = knowledge.intervals.of(query, level=within.level)
     numbers = found if earlier is None else {each: _narrower(found[each], earlier[each]) for each in found}
+    if not _is_within(numbers, within):
+        numbers = {each: _centred(known) if isinstance(each, Count) else known for each, known in numbers.items()}
     if _is_within(numbers, within):
         return Offer(query, prepared, numbers, within)
     if not isinstance(prepared, Merging):
@@ -179,6 +181,15 @@ def _narrower(found: Interval, earlier: Interval) -> Interval:
         np.where(better, getattr(earlier, each), getattr(found, each)) for each in ("value", "low", "high")
     )
     return Interval(value, low, high, found.basis)
+
+
+def _centred(known: Interval) -> Interval:
+    """Move each count to the middle of its interval, from which it is less far to either end.
+
+    A release keeps the model's number, so that groups add up. An interval that ends at zero has no middle of its own.
+    """
+    value = np.where(known.low > 0, (known.low + known.high) / 2, known.value)
+    return Interval(value, known.low, known.high, known.basis)
 
 
 def _grid(merging: Merging, numbers: Answered, within: Within, *, names: Sequence[str]) -> Grid:

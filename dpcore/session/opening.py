@@ -27,8 +27,12 @@ from dpcore.strategies import strategy_for
 
 progress = logging.getLogger("dpcore.progress")
 
-FIRST_SHARE = 0.6
-"""The share of a session's budget that buys its first release, if there is none to begin with."""
+FIRST_SHARE = 0.9
+"""The share of a session's budget that buys its first release, if there is none to begin with.
+
+A release answers questions about all columns at once, and a purchase hardly more than its own. So buying pays only for what the release
+knows too little about (docs/decisions/0062).
+"""
 
 
 def joined(ledger: Ledger, declaration: Declaration, session: str | None) -> Run:

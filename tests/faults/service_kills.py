@@ -26,9 +26,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+import tests.few_replicates  # noqa: F401  as the servers have
 from dpcore.ledger import EventKind, open_ledger
 from dpcore.places import LEDGER_VARIABLE, PRIVATE_VARIABLE, REGISTRY_VARIABLE, set_variables
+from dpcore.session import knowledge
 from dpcore.session.analysts import add_analyst
 from dpcore.session.session import Session
 from dpcore.steward.verify import verify_ledger
@@ -38,7 +41,11 @@ from tests.processes import forked
 
 HOST = "127.0.0.1"
 READY_SECONDS = 120.0
-EPSILON = 50.0
+EPSILON = 500.0  # so much that the budget outlasts the clients
+TRIES = (
+    6  # of each fit after a purchase: fits take almost all of the time, and their quality matters to none of the rules
+)
+WITHIN = 4  # rows: less than any answer is known by others' purchases, so that almost every question is bought
 ANALYSTS = ("ada", "bob", "eve", "joe")
 SHARE = 0.4  # together more than there is
 
@@ -108,6 +115,7 @@ def serve_here(folder: str, variables: dict[str, str], port: int) -> None:
 
     os.environ.update(variables)
     os.chdir(folder)
+    knowledge.TRIES = TRIES
     serve(Path("spec.yaml"), session="s", host=HOST, port=port, rate=1e6)
 
 
@@ -163,7 +171,9 @@ def client(number: int, token: str, *, asked: list[str], ports: list[int], seen:
             while True:
                 place += 1
                 try:
-                    reply = sender.post(f"http://{HOST}:{ports[place % 2]}/ask", json={"query": query, "within": 30})
+                    reply = sender.post(
+                        f"http://{HOST}:{ports[place % 2]}/ask", json={"query": query, "within": WITHIN}
+                    )
                 except httpx.TransportError:
                     with seen.lock:
                         seen.broken_connections += 1
@@ -195,6 +205,7 @@ def run(folder: Path, url: str, *, seconds: float, kill_seconds: float, clients:
     seen, every = Seen(), questions(asked)
     with ExitStack() as stack:
         stack.enter_context(set_variables(variables))
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(knowledge, "TRIES", TRIES)
         Workspace(folder, spec).open_account(epsilon=2 * EPSILON)
         Session.open(spec, epsilon=EPSILON, first_share=0.001, session="s").leave()
         tokens = [add_analyst(spec, name, share=SHARE).token for name in ANALYSTS]

@@ -164,6 +164,26 @@ def test_an_answer_is_the_average_of_what_was_known_and_what_was_bought(session:
     assert reply.n.to_list() == pytest.approx(np.maximum(weight * rows + (1 - weight) * known.n, 0).to_list(), abs=0.01)
 
 
+def test_a_count_moves_to_the_middle_of_its_interval_before_anything_is_bought(session: Session) -> None:
+    moved = 0
+    for where in ("city = 'north'", "city = 'south'", "sex = 'F'", "sex = 'M'", "smoker", "age < 50", "age >= 75"):
+        one = f"select count(*) as n from release where {where}"  # noqa: S608  constants
+        (known,) = session.look(one, within=None).table.to_dict("records")
+        low, value, high = known["n_low"], known["n"], known["n_high"]
+        half, side = (high - low) / 2, max(high - value, value - low)
+        if low > 0 and side > 1.01 * half:
+            moved += 1
+            reply = session.ask(one, within=(half + side) / 2)
+            assert reply.price.free
+            assert reply.price.half_width == pytest.approx(half)
+            (found,) = reply.table.to_dict("records")
+            assert (found["n_low"], found["n_high"]) == (low, high)
+            assert found["n"] == pytest.approx((low + high) / 2)
+            assert session.price(one, within=0.9 * half).amount > 0
+    assert moved  # otherwise nothing was tested
+    assert spent() == 0
+
+
 @pytest.mark.parametrize(
     ("query", "within", "problem"),
     [
