@@ -26,7 +26,7 @@ from dpcore.zeros import NO_ZEROS, Zeros
 # Tuned on Adult with fourteen columns, see docs/decisions/0014.
 SELECTING = Fraction(8, 100)  # the selection's share of a round's budget
 LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # limits of the one-way marginals' share of the whole budget
-MANY_ROUNDS, ROUNDS_DEAR = 12, 0.75  # their share is also at most (MANY_ROUNDS / rounds)^ROUNDS_DEAR: rounds need a budget, too
+MANY_ROUNDS, ROUNDS_DEAR = 12, 0.75  # that share is also at most (MANY_ROUNDS / rounds)^ROUNDS_DEAR
 MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20
 ROUNDS, ROUNDS_POWER = 4.0, 0.3  # rounds = ROUNDS x (rows / noise of one marginal alone, in cells)^ROUNDS_POWER
 WORTH_AGAIN = 0.05  # the least share of the budget for which the columns are measured again
