@@ -144,8 +144,8 @@ def _controls(
     intervals: Intervals, merging: Merging, asked: Number, truth: float, left: "LeftOut | None"
 ) -> dict[str, bool]:
     """Return whether the intervals of other methods contain the truth."""
-    differences = intervals.ensemble.differences(merging)[asked][:, 0]
-    value = float(intervals.ensemble.values(merging)[asked][0])
+    values, every = intervals.ensemble.evaluated(merging)
+    value, differences = float(values[asked][0]), every[asked][:, 0]
     deviation, bias = float(differences.std(ddof=1)), float(differences.mean())
     controls = {
         "standard deviation": abs(value - truth) <= NORMAL * deviation,

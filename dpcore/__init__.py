@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dpcore.answers.answer import answer
     from dpcore.answers.release import open_release
     from dpcore.answers.sample import sample
+    from dpcore.answers.series import open_series
     from dpcore.curator.ask import ask
     from dpcore.errors import DpflowError
     from dpcore.ledger import Account, Balance
@@ -31,6 +32,7 @@ __all__ = [
     "load_spec",
     "open_online",
     "open_release",
+    "open_series",
     "sample",
     "synthesize",
 ]
@@ -47,6 +49,7 @@ _MODULES = {
     "load_spec": "dpcore.spec",
     "open_online": "dpcore.steward.online",
     "open_release": "dpcore.answers.release",
+    "open_series": "dpcore.answers.series",
     "sample": "dpcore.answers.sample",
     "synthesize": "dpcore.runs.steps",
 }

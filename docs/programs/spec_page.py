@@ -40,6 +40,7 @@ _HEADINGS = {
     "MwemSpec": "## `strategy`: `mwem`",
     "PmwSpec": "## `strategy`: `pmw`",
     "OutputSpec": "## `output`",
+    "AboutSpec": "## `about`",
     "EngineSpec": "## `engine`",
 }
 

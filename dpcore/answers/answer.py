@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -11,11 +11,14 @@ import pandas as pd
 
 from dpcore.answers.evaluate import Prepared
 from dpcore.answers.intervals import Interval, Intervals, checked_level
-from dpcore.answers.query import All, Always, AnyOf, KeyOf, Not, Number, Order, Output, Quantile
+from dpcore.answers.query import All, Always, AnyOf, KeyOf, Not, Number, Order, Output, Quantile, Query
 from dpcore.answers.release import Release, open_release
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 from dpcore.release.integrity import one_line
+
+if TYPE_CHECKING:
+    from dpcore.answers.series import Series
 
 Numbers = Mapping[Number, Weights]
 
@@ -24,7 +27,7 @@ _LOW, _HIGH, _BASIS = "_low", "_high", "_basis"
 _opened: WeakKeyDictionary[Release, Intervals] = WeakKeyDictionary()
 
 
-def answer(release: str | Path | Release, query: str, *, level: float = 0.95) -> pd.DataFrame:
+def answer(release: "str | Path | Release | Series", query: str, *, level: float = 0.95) -> pd.DataFrame:
     """Answer a question about a release, from its folder alone. Nothing is charged, and no raw data is read.
 
     The numbers are expectations of the model that was fitted to the release's measurements. They are what the query would give on the
@@ -32,20 +35,25 @@ def answer(release: str | Path | Release, query: str, *, level: float = 0.95) ->
 
     Args:
         release: The folder of a release, the folder of its dataset for the newest one, or a release that `open_release` has read. Keep
-            that for several questions, since reading takes longer than answering.
+            that for several questions, since reading takes longer than answering. If the releases of the dataset cover blocks, its folder
+            stands for all of them together: a series, which `open_series` reads.
         query: One SQL statement, such as `select department, avg(cost) from release where age >= 65 group by department`.
         level: The probability that an interval contains the number that the private table would give.
 
     Returns:
         A row for each group, including those in which no rows are expected. Beside each number `x` there are the ends of its interval,
-        `x_low` and `x_high`, and `x_basis`: `measured`, `model`, or `guess` if no measurement connects its columns.
+        `x_low` and `x_high`, and `x_basis`: `measured`, `model`, or `guess` if no measurement connects its columns. Of a series,
+        `attrs["releases"]` names the releases that were read, and `attrs["missing_blocks"]` the blocks that none covers.
 
     Raises:
         DpflowError: If the folder holds no release, or the question cannot be answered. The message says what to do.
     """
+    from dpcore.answers.series import Series, open_series  # noqa: PLC0415  it shows answers as this module does
     from dpcore.answers.sql import parse  # noqa: PLC0415  the parser takes longer to import than an answer
 
-    opened = release if isinstance(release, Release) else open_release(release)
+    opened = release if isinstance(release, Release | Series) else open_series(release) or open_release(release)
+    if isinstance(opened, Series):
+        return opened.answer(query, level=level)
     parsed = parse(query, opened.universe, tables=("release", opened.name))
     checked_level(level)
     if opened not in _opened:
@@ -55,7 +63,28 @@ def answer(release: str | Path | Release, query: str, *, level: float = 0.95) ->
 
 def frame_of(prepared: Prepared, found: Mapping[Number, Interval]) -> pd.DataFrame:
     """Return the numbers of a query as a table: its columns, filtered, sorted and limited."""
-    query, keys = prepared.query, key_columns(prepared)
+    return framed(prepared, found, keys=key_columns(prepared), highs=high_columns(prepared))
+
+
+class Asked(Protocol):
+    """A query with its number of groups, and how the days and moments of its columns are shown."""
+
+    @property
+    def query(self) -> Query: ...  # noqa: D102
+
+    @property
+    def groups(self) -> int: ...  # noqa: D102
+
+    def is_moment(self, column: int) -> bool: ...  # noqa: D102
+
+    def moments(self, column: int, places: Weights) -> npt.NDArray[np.datetime64]: ...  # noqa: D102
+
+
+def framed(
+    prepared: Asked, found: Mapping[Number, Interval], *, keys: Sequence[list[Any]], highs: Sequence[list[Any]]
+) -> pd.DataFrame:
+    """Return the numbers of a query as a table, given the value of each key in every group, and the end of its interval."""
+    query = prepared.query
     numbers = {number: each.value for number, each in found.items()}
     rows = shown_groups(prepared, numbers, keys)
     columns: dict[str, Any] = {}
@@ -64,15 +93,14 @@ def frame_of(prepared: Prepared, found: Mapping[Number, Interval]) -> pd.DataFra
             key = query.keys[output.value.position]
             columns[output.name] = _series([keys[output.value.position][row] for row in rows])
             if key.high is not None:
-                ends = _spread_out(prepared, output.value.position, [*prepared.keys[output.value.position].highs])
-                columns[key.high] = _series([ends[row] for row in rows])
+                columns[key.high] = _series([highs[output.value.position][row] for row in rows])
         else:
             columns |= _with_ends(prepared, output, found[output.value], rows, taken=columns)
     return pd.DataFrame(columns, index=pd.RangeIndex(len(rows)))
 
 
 def _with_ends(
-    prepared: Prepared, output: Output, found: Interval, rows: list[int], *, taken: Mapping[str, Any]
+    prepared: Asked, output: Output, found: Interval, rows: list[int], *, taken: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the columns of a number: the number itself, the ends of its interval, and its basis."""
     named = dict(zip(("", _LOW, _HIGH), (found.value, found.low, found.high), strict=True))
@@ -90,6 +118,11 @@ def key_columns(prepared: Prepared) -> list[list[Any]]:
     return [_spread_out(prepared, at, keys.values) for at, keys in enumerate(prepared.keys)]
 
 
+def high_columns(prepared: Prepared) -> list[list[Any]]:
+    """Return the end of the interval of each key in every group."""
+    return [_spread_out(prepared, at, keys.highs) for at, keys in enumerate(prepared.keys)]
+
+
 def _spread_out(prepared: Prepared, key: int, values: Sequence[Any]) -> list[Any]:
     codes = np.unravel_index(np.arange(prepared.groups), prepared.shape)[key]
     return [values[code] for code in codes.tolist()]
@@ -103,14 +136,14 @@ def _series(values: list[Any]) -> pd.Series:
     return pd.Series(values, dtype=None if present and isinstance(present[0], float) else object)
 
 
-def _shown(prepared: Prepared, number: Number | KeyOf, values: Weights) -> Any:
+def _shown(prepared: Asked, number: Number | KeyOf, values: Weights) -> Any:
     """Return numbers as they are shown: quantiles of dates as dates."""
     if isinstance(number, Quantile) and prepared.is_moment(number.column):
         return prepared.moments(number.column, values)
     return values
 
 
-def shown_groups(prepared: Prepared, numbers: Numbers, keys: Sequence[Sequence[Any]]) -> list[int]:
+def shown_groups(prepared: Asked, numbers: Numbers, keys: Sequence[Sequence[Any]]) -> list[int]:
     """Return the groups that a query shows, in their order."""
     query = prepared.query
     truth = _filtered(query.having, numbers, keys, prepared.groups)

@@ -7,7 +7,7 @@ released rows, but for their sampling error. That includes nulls, the category `
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -57,29 +57,33 @@ class Column:
     null: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, attribute: Attribute, parts: Iterable[Any], *, spread: Spread | None = None) -> "Column":
-        """Divide a column by the conditions and terms of a query that concern it. `spread` replaces the column's own."""
+    def of(cls, attribute: Attribute, parts: Iterable[Any]) -> "Column":
+        """Divide a column by the conditions and terms of a query that concern it."""
         null = np.isin(np.arange(attribute.size), null_codes(attribute))
         if not attribute.ordered:
             cells = np.arange(attribute.size)
             return cls(attribute, None, cells, np.ones(attribute.size), cells, null)
-        spread = spread or spread_of(attribute)
+        spread = spread_of(attribute)
         cuts = cuts_of(spread, parts)
         bounds = spread.bounds
         cuts = cuts[(cuts > bounds[0]) & (cuts < bounds[-1])]
         start = np.union1d(bounds[:-1], cuts)
         cell = np.searchsorted(bounds, start, side="right") - 1
-        below = spread.below(np.append(start, bounds[-1]))
-        share = np.clip(np.diff(below), 0.0, 1.0)
         nulls = np.flatnonzero(null)
         return cls(
             attribute,
             spread,
             np.concatenate([cell, nulls]),
-            np.concatenate([share, np.ones(len(nulls))]),
+            np.concatenate([_shares(spread, start), np.ones(len(nulls))]),
             np.concatenate([start, np.repeat(bounds[-1], len(nulls))]),
             np.concatenate([np.zeros(len(start), dtype=np.bool_), np.ones(len(nulls), dtype=np.bool_)]),
         )
+
+    def spread_by(self, spread: Spread) -> "Column":
+        """Return the same pieces of cells within which values are distributed otherwise."""
+        share = np.ones(self.pieces)
+        share[~self.null] = _shares(spread, self.start[~self.null])
+        return replace(self, spread=spread, share=share)
 
     @property
     def pieces(self) -> int:
@@ -115,13 +119,12 @@ class Column:
         """Whether values are days or moments, which are computed with as places."""
         return self.spread is not None and self.spread.value(self.start[:1]).dtype.kind == "M"
 
-    def within(self, piece: int, *, share: float) -> float:
-        """Return the value, or the place of a day or moment, that a share of a piece is below."""
+    def within(self, pieces: Indices, *, share: Floats) -> Floats:
+        """Return the value, or the place of a day or moment, that a share of each of some pieces is below."""
         if self.spread is None:
-            return float(self.means[piece])
-        below = float(self.spread.below(self.start[piece : piece + 1])[0])
-        place = self.spread.quantile(below + share * self.share[piece])
-        return float(place if self.is_moment else self.spread.value(place))
+            return self.means[pieces]
+        places = self.spread.quantile(self.spread.below(self.start[pieces]) + share * self.share[pieces])
+        return np.asarray(places if self.is_moment else self.spread.value(places), dtype=np.float64)
 
     def to_cells(self, array: Floats, *, axis: int) -> Floats:
         """Sum an array over pieces, along an axis, to one over cells, each piece weighted by its share."""
@@ -237,6 +240,11 @@ def matches(text: str, like: Like) -> bool:
         else:
             return False
     return all(character == "%" for character in pattern[there:])
+
+
+def _shares(spread: Spread, start: npt.NDArray[Any]) -> Floats:
+    """Return the share of its cell that is in each piece. Pieces follow each other without gaps, up to the last value."""
+    return np.clip(np.diff(spread.below(np.append(start, spread.bounds[-1]))), 0.0, 1.0)
 
 
 def _category_keys(values: tuple[Any, ...]) -> Keys:

@@ -1,17 +1,18 @@
 """Evaluate a query on all replicates of a release: each has its own model, and its own distribution of values within cells."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 
-from dpcore.answers.evaluate import Marginal, Prepared
-from dpcore.answers.merging import Merged, Merging, merged_by, summed
+from dpcore.answers.evaluate import Marginal, quantiles
+from dpcore.answers.merging import Merged, Merging, stacked, summed
 from dpcore.answers.query import Count, Mean, Number, Quantile, Query, Sum, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import seed_of
 from dpcore.answers.uncertainty import Fit, Uncertainty
+from dpcore.models import Model
 from dpcore.models.model import Weights
 from dpcore.resolutions import Groups
 from dpcore.universe import Attribute
@@ -24,91 +25,91 @@ from dpcore.workload import Axes
 KEPT_BYTES = 1 << 29  # of all models together; if they are larger, they are built again for every new set of columns
 SKEW = 0.8  # the usual difference between the two halves of a declared bin, as a share of its rows
 BYTES = 8
+MOST_AT_ONCE = 1 << 22  # cells of the models that are evaluated together
 
 
 class Ensemble:
-    """The model, the pilot and the replicates of a release. They are built when they are first used."""
+    """The model, the pilot and the replicates of a release, in this order. They are built when they are first used.
+
+    A query is made ready once. Its linear forms are then evaluated on all models together.
+    """
 
     def __init__(self, release: Release, known: Uncertainty) -> None:
         self._release = release
         self._known = known
-        self._kept: list[dict[Axes, Weights]] = []
+        self._kept: dict[Axes, Weights] = {}
+        self._parts: dict[range, Merged] = {}
+        self._spreads: dict[int, list[Spread | None]] = {}
 
     def keep(self, sets: Iterable[Axes]) -> None:
         """Compute the marginals of some columns on all models at once, each of which is built once. Questions about them then take little time."""
-        wanted, known = tuple(sets), self._known
-        fits = (known.model, known.pilot, *known.replicates)
-        self._kept = [self._release.assigned(fit).marginals(wanted) for fit in fits]
+        wanted = tuple(sets)
+        found = [self._release.assigned(fit).marginals(wanted) for fit in self._fits]
+        self._kept = {axes: np.stack([each[axes] for each in found]) for axes in wanted}
 
-    def _from_kept(self, at: int, otherwise: Callable[[], Merged]) -> Merged:
-        """Return a model that looks first at what was kept of it."""
-
-        def merged(axes: Axes, classes: Sequence[Groups]) -> Weights:
-            if self._kept and axes in self._kept[at]:
-                return summed(self._kept[at][axes], classes)
-            return otherwise()(axes, classes)
-
-        return merged
+    @property
+    def _fits(self) -> tuple[Fit, ...]:
+        return self._known.model, self._known.pilot, *self._known.replicates
 
     @cached_property
-    def _models(self) -> list[Merged]:
-        return [
-            self._from_kept(at, lambda at=at: self._built[at - 1])  # type: ignore[misc]
-            for at in range(1, 2 + len(self._known.replicates))
-        ]
-
-    @cached_property
-    def _built(self) -> list[Merged]:
-        fits = [self._known.pilot, *self._known.replicates]
-        first = self._release.assigned(fits[0])
+    def _models(self) -> list[Callable[[], Model]]:
+        """All models. If they are too large to be kept, each is built when it is used."""
+        first = self._release.model
         cells = getattr(first, "cells", math.prod(first.shape))
-        if BYTES * cells * len(fits) > KEPT_BYTES:
-            return [self._built_when_used(fit) for fit in fits]
-        return [merged_by(first), *(merged_by(self._release.assigned(fit)) for fit in fits[1:])]
+        if BYTES * cells * len(self._fits) > KEPT_BYTES:
+            others = [partial(self._release.assigned, fit) for fit in self._fits[1:]]
+        else:
+            others = [partial(_same, self._release.assigned(fit)) for fit in self._fits[1:]]
+        return [partial(_same, first), *others]
 
-    def _built_when_used(self, fit: Fit) -> Merged:
+    def _part(self, some: range) -> Merged:
+        """Return the counts of some of the models, which a query may keep."""
+
         def merged(axes: Axes, classes: Sequence[Groups]) -> Weights:
-            return merged_by(self._release.assigned(fit))(axes, classes)
+            if axes in self._kept:
+                return summed(self._kept[axes][some.start : some.stop], classes)
+            return stacked((self._models[at]() for at in some), axes, classes)
 
-        return merged
+        return self._parts.setdefault(some, merged)
 
-    @cached_property
-    def _model(self) -> Merged:
-        return self._from_kept(0, lambda: self._built_model)
-
-    @cached_property
-    def _built_model(self) -> Merged:
-        return merged_by(self._release.model)
+    def _marginals(self, merging: Merging) -> list[tuple[range, Marginal]]:
+        """Return the marginals of all models for a query: all together, unless that takes too much memory."""
+        count = len(self._fits)
+        step = min(count, max(1, MOST_AT_ONCE // merging.cells))
+        parts = [range(start, min(start + step, count)) for start in range(0, count, step)]
+        return [(some, partial(merging.marginal, self._part(some))) for some in parts]
 
     def merging(self, query: Query) -> Merging:
         """Return a query made ready for this release."""
         return Merging(query, self._release.universe)
 
-    def values(self, plain: Merging) -> dict[Number, Weights]:
-        """Return all numbers of a query by the released model, each with one entry for every group."""
-        return _evaluated(plain, self._model)
+    def evaluated(self, merging: Merging) -> tuple[dict[Number, Weights], dict[Number, Weights]]:
+        """Return all numbers of a query by the released model, and their differences from the pilot's in each replicate.
+
+        A number has one entry for every group, and its differences have a row for every replicate.
+        """
+        columns = self._matters_within(merging)
+        spreads = {column: self._spreads_of(column) for column in columns}
+        found: dict[Number, list[Weights]] = {number: [] for number in merging.query.numbers()}
+        for some, marginal in self._marginals(merging):
+            varied = merging.varied({column: each[some.start : some.stop] for column, each in spreads.items()})
+            for number, values in varied.evaluate(marginal).items():
+                found[number].append(np.broadcast_to(values, (len(some), merging.groups)))
+        every = {number: np.concatenate(each) for number, each in found.items()}
+        return {number: each[0] for number, each in every.items()}, {
+            number: each[2:] - each[1] for number, each in every.items()
+        }
 
     def sampling_variance(self, plain: Merging, number: Mean | Sum) -> Weights:
         """Return the variance that a mean or sum would have if the rows of each group were a random sample, of a random size for a sum."""
-        masses = plain.rows(number).totals(_marginal(plain, self._model), along=number.column)
+        _, marginal = self._marginals(plain)[0]
+        masses = plain.rows(number).totals(marginal, along=number.column)[0]
         values, rows = plain.column(number.column).means, np.maximum(masses.sum(axis=1), 1.0)
         if isinstance(number, Sum):
             return np.asarray(masses @ values**2)
         means = (masses @ values) / rows
         found: Weights = np.maximum(masses @ values**2 / rows - means**2, 0.0) / rows
         return found
-
-    def differences(self, plain: Merging) -> dict[Number, Weights]:
-        """Return, for every number of a query, its difference from the pilot's in each replicate and each group."""
-        query = plain.query
-        within = self._matters_within(plain)
-        pilot = _evaluated(plain, self._models[0])
-        found: dict[Number, list[Weights]] = {number: [] for number in pilot}
-        for at, model in enumerate(self._models[1:], start=1):
-            varied = Merging(query, self._release.universe, spreads=self._spreads(at, within)) if within else plain
-            for number, values in _evaluated(varied, model).items():
-                found[number].append(values - pilot[number])
-        return {number: np.array(each) for number, each in found.items()}
 
     def quantile_ends(
         self, merging: Merging, number: Quantile, errors: float, *, clumps: float = 0.0
@@ -118,7 +119,7 @@ class Ensemble:
         The standard error is that of the share of rows below the quantile. The ends are the model's quantiles at that share, less and
         more: values may be whole and far apart, so that all replicates have the same quantile and yet none is certain (Woodruff 1952).
         """
-        masses = [merging.masses(number, _marginal(merging, model)) for model in (self._model, *self._models)]
+        masses = np.concatenate([merging.masses(number, marginal) for _, marginal in self._marginals(merging)])
         ends = np.cumsum(masses[0], axis=1)
         wanted = number.share * ends[:, -1:]
         before = ends < wanted
@@ -130,32 +131,38 @@ class Ensemble:
         sampled = clumps * number.share * (1 - number.share) / np.maximum(ends[:, -1], 1.0)
         error = errors * np.sqrt(np.mean([(each - shares[0]) ** 2 for each in shares[1:]], axis=0) + sampled)
         low, high = np.clip(number.share - error, 0.0, 1.0), np.clip(number.share + error, 0.0, 1.0)
-        return merging.quantiles(number.column, masses[0], low), merging.quantiles(number.column, masses[0], high)
+        column = merging.column(number.column)
+        return quantiles(column, masses[0], low), quantiles(column, masses[0], high)
 
-    def _matters_within(self, prepared: Prepared) -> tuple[int, ...]:
+    def _matters_within(self, merging: Merging) -> tuple[int, ...]:
         """Return the columns whose distribution within cells a query depends on: it needs their values, or cuts their cells."""
-        inner = [each for number in prepared.query.numbers() for each in aggregates(number)]
+        inner = [each for number in merging.query.numbers() for each in aggregates(number)]
         valued = {each.column for each in inner if not isinstance(each, Count)}
-        concerned = {axis for each in inner for axis in prepared.rows(each).axes}
+        concerned = {axis for each in inner for axis in merging.rows(each).axes}
         names = self._release.universe.names
         return tuple(
             axis
             for axis in sorted(concerned)
-            if (axis in valued or prepared.column(axis).pieces > prepared.column(axis).attribute.size)
-            and _varies(self._release.universe.attributes[names[axis]], prepared.column(axis).spread)
+            if (axis in valued or merging.is_cut(axis))
+            and _varies(self._release.universe.attributes[names[axis]], merging.column(axis).spread)
         )
 
-    def _spreads(self, replicate: int, columns: tuple[int, ...]) -> Mapping[int, Spread]:
-        names, found = self._release.universe.names, {}
-        for column in columns:
-            attribute = self._release.universe.attributes[names[column]]
-            rng = np.random.default_rng([self._seed, replicate, column])
-            spread = spread_of(attribute)
-            noise = self._leaf_noise.get(names[column])
-            found[column] = (
-                _noisy(spread, attribute, noise, rng) if isinstance(attribute, Fine) and noise else _skewed(spread, rng)
-            )
-        return found
+    def _spreads_of(self, column: int) -> list[Spread | None]:
+        """Return how each model distributes a column's values within cells: the replicates each in its own way, the others as usual."""
+        if column not in self._spreads:
+            name = self._release.universe.names[column]
+            attribute, noise = self._release.universe.attributes[name], self._leaf_noise.get(name)
+            usual = spread_of(attribute)
+            found: list[Spread | None] = [None, None]
+            for replicate in range(1, 1 + len(self._known.replicates)):
+                rng = np.random.default_rng([self._seed, replicate, column])
+                found.append(
+                    _noisy(usual, attribute, noise, rng)
+                    if isinstance(attribute, Fine) and noise
+                    else _skewed(usual, rng)
+                )
+            self._spreads[column] = found
+        return self._spreads[column]
 
     @cached_property
     def _seed(self) -> int:
@@ -168,13 +175,8 @@ class Ensemble:
         return {column: float(each[-1]["noise"]) for column, each in levels.items() if each}
 
 
-def _evaluated(merging: Merging, model: Merged) -> dict[Number, Weights]:
-    return merging.evaluate(_marginal(merging, model))
-
-
-def _marginal(merging: Merging, model: Merged) -> Marginal:
-    """Return the marginals of a model by the classes of a query, which keeps them."""
-    return lambda axes: merging.marginal(model, axes)
+def _same(model: Model) -> Model:
+    return model
 
 
 def _share(masses: Weights, below: Weights) -> Weights:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -33,14 +33,17 @@ from dpcore.answers.query import (
     leaves,
     terms,
 )
+from dpcore.answers.varied import Varied
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 from dpcore.universe import Universe
-from dpcore.universe.spread import Spread
 from dpcore.workload import Axes
 
 Marginal = Callable[[Axes], Weights]
-"""Returns the expected counts in every cell of some columns, in ascending order: the method of a model, or of a replicate."""
+"""Returns the expected counts in every cell of some columns, in ascending order: the method of a model.
+
+It may do so for several models at once. Then its arrays, and all that is computed from them, have a first dimension for the models.
+"""
 
 Truths = npt.NDArray[np.int8]
 
@@ -76,6 +79,7 @@ class Form:
         group: The group of each combination of pieces, likewise.
         groups: The number of groups.
         value: The column that is summed; None for a number of rows.
+        varied: Columns whose values are distributed within cells by each of several models in its own way.
     """
 
     axes: Axes
@@ -84,22 +88,30 @@ class Form:
     group: npt.NDArray[np.int64]
     groups: int
     value: int | None
+    varied: Mapping[int, Varied] = field(default_factory=dict)
 
     def totals(self, marginal: Marginal, *, along: int | None = None) -> Weights:
         """Return the value of every group's form; with `along`, divided among the pieces of that column."""
+        dimensions = len(self.axes)
         array = self._spread(marginal(self.axes))
         if self.value is not None:
-            array = array * self._along(self.columns[self.axes.index(self.value)].means, self.value)
+            array = array * self._along(self._of(self.value).means, self.value)
         array = np.where(self.holds, array, 0.0)
-        kept = [axis for axis in range(len(self.axes)) if self.group.shape[axis] > 1 or self.axes[axis] == along]
-        array = array.sum(axis=tuple(axis for axis in range(len(self.axes)) if axis not in kept), keepdims=True)
+        kept = [axis for axis in range(dimensions) if self.group.shape[axis] > 1 or self.axes[axis] == along]
+        array = array.sum(
+            axis=tuple(axis - dimensions for axis in range(dimensions) if axis not in kept), keepdims=True
+        )
         group, width = self.group, 1
         if along is not None:
-            width = self.columns[self.axes.index(along)].pieces
+            width = self._of(along).pieces
             group = group * width + self._along(np.arange(width), along)
-        places = np.broadcast_to(group, array.shape).ravel()
-        found = np.bincount(places, weights=array.ravel(), minlength=self.groups * width).astype(np.float64)
-        return found if along is None else found.reshape(self.groups, width)
+        models = array.shape[: array.ndim - dimensions]
+        places = np.broadcast_to(group, array.shape[array.ndim - dimensions :]).ravel()
+        size = self.groups * width
+        if models:
+            places = (np.arange(models[0])[:, None] * size + places).ravel()
+        found = np.bincount(places, weights=array.ravel(), minlength=size * math.prod(models)).astype(np.float64)
+        return found.reshape((*models, self.groups) if along is None else (*models, self.groups, width))
 
     def linear(self, group: int) -> Linear:
         """Return the linear form of one group."""
@@ -113,25 +125,29 @@ class Form:
 
     def _spread(self, counts: Weights) -> Weights:
         """Divide the counts of cells among their pieces."""
-        for axis, column in enumerate(self.columns):
+        for place, axis in enumerate(self.axes):
+            column = self._of(axis)
             if column.pieces > column.attribute.size or (column.share != 1).any():
-                counts = np.take(counts, column.cell, axis=axis)
-                counts = counts * self._along(column.share, self.axes[axis])
+                counts = np.take(counts, column.cell, axis=place - len(self.axes))
+                counts = counts * self._along(column.share, axis)
         return counts
 
+    def _of(self, axis: int) -> Column | Varied:
+        return self.varied.get(axis) or self.columns[self.axes.index(axis)]
+
     def _along(self, values: npt.NDArray[Any], column: int) -> npt.NDArray[Any]:
+        """Shape an array over a column's pieces, maybe of several models, so that it broadcasts over all columns."""
         shape = [1] * len(self.axes)
-        shape[self.axes.index(column)] = len(values)
-        return values.reshape(shape)
+        shape[self.axes.index(column)] = values.shape[-1]
+        return values.reshape(*values.shape[:-1], *shape)
 
 
 class Prepared:
     """A query made ready for a universe. It is evaluated on as many models as needed, with the same groups in the same order."""
 
-    def __init__(self, query: Query, universe: Universe, *, spreads: Mapping[int, Spread] | None = None) -> None:
+    def __init__(self, query: Query, universe: Universe) -> None:
         self.query = query
         self._universe = universe
-        self._spreads = spreads or {}
         self._columns: dict[int, Column] = {}
         self._forms: dict[Aggregate, Form] = {}
         self.keys: tuple[Keys, ...] = tuple(self.column(key.term.column).keys(key.term) for key in query.keys)
@@ -180,34 +196,30 @@ class Prepared:
             case Arithmetic(operator, left, right):
                 return _combined(operator, self._number(left, marginal), self._number(right, marginal))
             case Overall(inner):
-                return np.full(self.groups, self._number(inner, marginal).sum())
+                total = self._number(inner, marginal).sum(axis=-1, keepdims=True)
+                return np.repeat(total, self.groups, axis=-1)
             case Count() | Sum():
                 return self.form(number).totals(marginal)
             case Mean():
                 rows, sums = self.rows(number).totals(marginal), self.form(number).totals(marginal)
-                return np.asarray(np.divide(sums, rows, out=np.full(self.groups, np.nan), where=rows > LEAST_ROWS))
+                return np.asarray(np.divide(sums, rows, out=np.full(rows.shape, np.nan), where=rows > LEAST_ROWS))
         return self._quantile(number, marginal)
 
     def _quantile(self, number: Quantile, marginal: Marginal) -> Weights:
         """Return a quantile of each group: a number, or the place of a day or moment."""
-        return self.quantiles(number.column, self.masses(number, marginal), np.full(self.groups, number.share))
+        masses, shares = self.masses(number, marginal), np.full(self.groups, number.share)
+        if masses.ndim == 2:  # of one model
+            return quantiles(self.column(number.column), masses, shares)
+        columns = self.on_models(number.column, models=len(masses))
+        return np.stack([quantiles(column, each, shares) for column, each in zip(columns, masses, strict=True)])
 
     def masses(self, number: Quantile, marginal: Marginal) -> Weights:
         """Return the rows of each group in each piece of a quantile's column, from the smallest values to the largest."""
-        return self.rows(number).totals(marginal, along=number.column)[:, self.column(number.column).ascending]
+        return self.rows(number).totals(marginal, along=number.column)[..., self.column(number.column).ascending]
 
-    def quantiles(self, position: int, masses: Weights, shares: Weights) -> Weights:
-        """Return the value of a column, or the place of a day or moment, that a share of each group's masses is below."""
-        column = self.column(position)
-        order = column.ascending
-        ends = np.cumsum(masses, axis=1)
-        found = np.full(self.groups, np.nan)
-        for group in np.flatnonzero(ends[:, -1] > LEAST_ROWS).tolist() if ends.size else ():
-            wanted = shares[group] * ends[group, -1]
-            at = min(int(np.searchsorted(ends[group], wanted, side="left")), len(order) - 1)
-            inside = (wanted - (ends[group, at] - masses[group, at])) / max(masses[group, at], TINY)
-            found[group] = column.within(int(order[at]), share=min(max(inside, 0.0), 1.0))
-        return found
+    def on_models(self, column: int, *, models: int) -> Sequence[Column]:
+        """Return a column as each of several models distributes its values."""
+        return [self.column(column)] * models
 
     def _form(self, aggregate: Aggregate) -> Form:
         conditions = [self.query.where, aggregate.where]
@@ -270,7 +282,7 @@ class Prepared:
         """Return a column as the query sees it."""
         if column not in self._columns:
             attribute = self._universe.attributes[self._universe.names[column]]
-            self._columns[column] = Column.of(attribute, self.parts(column), spread=self._spreads.get(column))
+            self._columns[column] = Column.of(attribute, self.parts(column))
         return self._columns[column]
 
     def parts(self, column: int) -> list[Any]:
@@ -291,13 +303,25 @@ def evaluate(query: Query, universe: Universe, marginal: Marginal) -> dict[Numbe
     return Prepared(query, universe).evaluate(marginal)
 
 
+def quantiles(column: Column, masses: Weights, shares: Weights) -> Weights:
+    """Return the value of a column, or the place of a day or moment, that a share of each group's masses is below."""
+    found, ends = np.full(len(masses), np.nan), np.cumsum(masses, axis=1)
+    some = np.flatnonzero(ends[:, -1] > LEAST_ROWS) if ends.size else np.zeros(0, dtype=np.intp)
+    wanted = shares[some] * ends[some, -1]
+    at = np.minimum((ends[some] < wanted[:, None]).sum(axis=1), masses.shape[1] - 1)
+    held = masses[some, at]
+    inside = (wanted - (ends[some, at] - held)) / np.maximum(held, TINY)
+    found[some] = column.within(column.ascending[at], share=np.clip(inside, 0.0, 1.0))
+    return found
+
+
 def _present(column: int) -> Condition:
     return Not(IsNull(Term(column)))
 
 
 def _combined(operator: str, left: Weights, right: Weights) -> Weights:
     if operator == "/":
-        found = np.full(left.shape, np.nan)
+        found = np.full(np.broadcast_shapes(left.shape, right.shape), np.nan)
         return np.asarray(np.divide(left, right, out=found, where=np.abs(right) > LEAST_ROWS))
     combined: Weights = {"+": np.add, "-": np.subtract, "*": np.multiply}[operator](left, right)
     return combined

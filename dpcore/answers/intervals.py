@@ -90,7 +90,7 @@ class Intervals:
         """
         checked_level(level)
         merging = self.ensemble.merging(query)
-        values, differences = self.ensemble.values(merging), self.ensemble.differences(merging)
+        values, differences = self.ensemble.evaluated(merging)
         found = {
             number: self._interval(merging, number, value, differences[number], level)
             for number, value in values.items()

@@ -1,7 +1,8 @@
 """Merge the cells that a query does not distinguish, so that it is evaluated on a handful of classes instead of thousands of cells."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -12,7 +13,8 @@ import numpy.typing as npt
 from dpcore.answers.cells import Column
 from dpcore.answers.evaluate import Form, Prepared
 from dpcore.answers.query import Count, IsNull, Query, Term, aggregates
-from dpcore.models import Model
+from dpcore.answers.varied import Varied
+from dpcore.models import FactoredModel, Model
 from dpcore.models.factored.merged import count_classes
 from dpcore.models.model import Weights
 from dpcore.resolutions import Groups
@@ -20,9 +22,8 @@ from dpcore.universe import Universe
 from dpcore.universe.spread import Spread
 from dpcore.workload import Axes
 
-FEW_CELLS = 1 << 15
 Merged: TypeAlias = Callable[[Axes, Sequence[Groups]], Weights]
-"""Returns the expected counts in every combination of classes of cells of some columns."""
+"""Returns the expected counts in every combination of classes of cells of some columns, by one model or by several."""
 
 
 class Merging(Prepared):
@@ -31,12 +32,36 @@ class Merging(Prepared):
     Two cells of a column are in one class if every condition and key of the query treats them alike, and no number needs their values.
     """
 
-    def __init__(self, query: Query, universe: Universe, *, spreads: Mapping[int, Spread] | None = None) -> None:
-        super().__init__(query, universe, spreads=spreads)
+    def __init__(self, query: Query, universe: Universe) -> None:
+        super().__init__(query, universe)
         inner = [each for number in query.numbers() for each in aggregates(number)]
         self._valued = {each.column for each in inner if not isinstance(each, Count)}
         self.kept: dict[tuple[Merged, Axes], Weights] = {}  # marginals that were computed for this query
         self._known: dict[int, tuple[Groups, npt.NDArray[np.intp], Column]] = {}
+        self._told: dict[int, npt.NDArray[np.int64]] = {}
+        self._varied: Mapping[int, Varied] = {}
+
+    def varied(self, spreads: Mapping[int, Sequence[Spread | None]]) -> "Merging":
+        """Return the same query for several models at once, each of which distributes the values of some columns in its own way.
+
+        Args:
+            spreads: The spread of each column on each model; None for the usual one.
+        """
+        _ = self._all_forms  # are made here, so that all copies have the same
+        varied = {column: self._on_each(column, each) for column, each in spreads.items()}
+        forms = {aggregate: replace(form, varied=varied) for aggregate, form in self._forms.items()}
+        made = copy(self)
+        vars(made).update(_varied=varied, _forms=forms)
+        return made
+
+    def _on_each(self, column: int, spreads: Sequence[Spread | None]) -> Varied:
+        whole, (_, kept, seen) = self.column(column), self._merged(column)
+        made = [seen if each is None else _seen(whole.spread_by(each), kept, seen.cell) for each in spreads]
+        return Varied(tuple(made))
+
+    def on_models(self, column: int, *, models: int) -> Sequence[Column]:
+        """Return a column as each of several models distributes its values."""
+        return self._varied[column].each if column in self._varied else super().on_models(column, models=models)
 
     def classes(self, column: int) -> Groups:
         """Return the class of each cell of a column."""
@@ -47,10 +72,11 @@ class Merging(Prepared):
         if (model, axes) not in self.kept:
             classes = [self.classes(axis) for axis in axes]
             needed = self._needed(axes)
-            found = np.zeros([count_classes(each) for each in classes])
-            found[np.ix_(*needed)] = model(
-                axes, [_only(each, some) for each, some in zip(classes, needed, strict=True)]
-            )
+            counts = model(axes, [_only(each, some) for each, some in zip(classes, needed, strict=True)])
+            models = counts.shape[: counts.ndim - len(axes)]
+            found = np.zeros((*models, *map(count_classes, classes)))
+            places: tuple[Any, ...] = np.ix_(*needed)
+            found[(..., *places)] = counts
             self.kept[model, axes] = found
         return self.kept[model, axes]
 
@@ -70,6 +96,11 @@ class Merging(Prepared):
     def _all_forms(self) -> list[Form]:
         inner = [each for number in self.query.numbers() for each in aggregates(number)]
         return [form for each in inner for form in (self.form(each), self.rows(each))]
+
+    @property
+    def cells(self) -> int:
+        """The most cells, or pieces of cells, that one of its forms has on one model."""
+        return max((math.prod(column.pieces for column in form.columns) for form in self._all_forms), default=1)
 
     def is_cut(self, column: int) -> bool:
         """Return whether the query treats values within one cell of a column differently.
@@ -95,14 +126,7 @@ class Merging(Prepared):
             # Of a class, only the first cell is kept, with all pieces that it is cut into.
             _, first = np.unique(classes, return_index=True)
             kept = np.flatnonzero(np.isin(found.cell, first))
-            merged = replace(
-                found,
-                cell=classes[found.cell[kept]],
-                share=found.share[kept],
-                start=found.start[kept],
-                null=found.null[kept],
-            )
-            self._known[column] = classes, kept, merged
+            self._known[column] = classes, kept, _seen(found, kept, classes[found.cell[kept]])
         return self._known[column]
 
     def _alike(self, found: Column, column: int) -> Groups:
@@ -117,6 +141,11 @@ class Merging(Prepared):
 
     def _results(self, found: Column, column: int) -> npt.NDArray[np.int64]:
         """Return what every condition and key of the query gives for each piece of a column."""
+        if column not in self._told:
+            self._told[column] = self._told_by_parts(found, column)
+        return self._told[column]
+
+    def _told_by_parts(self, found: Column, column: int) -> npt.NDArray[np.int64]:
         results = [found.null.astype(np.int64)]
         for part in self.parts(column):
             match part:
@@ -127,6 +156,11 @@ class Merging(Prepared):
                 case _:
                     results.append(found.truths(part).astype(np.int64))
         return np.stack(results, axis=1)
+
+
+def _seen(found: Column, kept: npt.NDArray[np.intp], cells: npt.NDArray[np.int64]) -> Column:
+    """Return a column with only some of its pieces, and with classes as its cells."""
+    return replace(found, cell=cells, share=found.share[kept], start=found.start[kept], null=found.null[kept])
 
 
 def _first_pieces(found: Column) -> npt.NDArray[np.intp]:
@@ -151,26 +185,25 @@ def _only(classes: Groups, some: npt.NDArray[np.intp]) -> Groups:
     return renumbered[classes]
 
 
-def merged_by(model: Model) -> Merged:
-    """Return how a model sums its marginals by classes. A small marginal is computed cell by cell, which is faster."""
-    own = getattr(model, "merged", None)
+def stacked(models: Iterable[Model], axes: Axes, classes: Sequence[Groups]) -> Weights:
+    """Return the counts of several models of one kind in every combination of classes. The first dimension is the models'.
 
-    def merged(axes: Axes, classes: Sequence[Groups]) -> Weights:
-        if own is None or math.prod(map(len, classes)) <= FEW_CELLS:
-            return summed(model.marginal(axes), classes)
-        found: Weights = own(axes, classes)
-        return found
-
-    return merged
+    A factored model never computes the marginal cell by cell. Even a small one may need large arrays, if its columns are far apart.
+    """
+    found, merged = [], False
+    for model in models:
+        merged = isinstance(model, FactoredModel)
+        found.append(model.merged(axes, classes) if isinstance(model, FactoredModel) else model.marginal(axes))
+    return np.stack(found) if merged else summed(np.stack(found), classes)
 
 
 def summed(array: Weights, classes: Sequence[Groups]) -> Weights:
-    """Sum an array by classes of the cells of each dimension. Cells of class -1 are left out.
+    """Sum an array by classes of the cells of each of its last dimensions. Cells of class -1 are left out.
 
     >>> summed(np.array([[1.0, 2.0, 3.0]]), [np.array([0]), np.array([0, 1, 0])]).tolist()
     [[4.0, 2.0]]
     """
-    for place, each in enumerate(classes):
+    for place, each in enumerate(classes, start=array.ndim - len(classes)):
         if not np.array_equal(each, np.arange(len(each))):
             counted = np.flatnonzero(each >= 0)
             chosen = np.zeros((len(each), count_classes(each)))

@@ -188,21 +188,31 @@ def open_release_with(written: bytes, path: AnyPath) -> Release:
     manifest = _manifest(written, path)
     _require_unchanged(path, manifest, MEASUREMENTS)
     resolutions, measurements = read_measurements(path / MEASUREMENTS)
+    universe = universe_of(manifest, path)
+    if universe.shape != resolutions.shape[: resolutions.columns]:
+        raise UsageError(f"the files of {one_line(path)} contradict each other; copy the release again")
+    digest = hashlib.sha256(written).hexdigest()
+    return Release(path, manifest, universe, resolutions, measurements, manifest_sha256=digest)
+
+
+def universe_of(manifest: Mapping[str, Any], path: AnyPath) -> Universe:
+    """Return the columns of a release by its manifest.
+
+    Raises:
+        UsageError: If the release is too old.
+    """
     try:
-        universe = restore_universe(
+        return restore_universe(
             manifest["spec"]["universe"],
             described=manifest["universe"],
             discovered=manifest["discovered"],
             constraints=manifest["spec"].get("constraints"),
+            dependencies=manifest.get("dependencies", ()),
         )
     except (KeyError, TypeError, AttributeError):
         raise UsageError(
             f"{one_line(path)} was made by an earlier version of dpflow, which kept too little for answers; make a new release"
         ) from None
-    if universe.shape != resolutions.shape[: resolutions.columns]:
-        raise UsageError(f"the files of {one_line(path)} contradict each other; copy the release again")
-    digest = hashlib.sha256(written).hexdigest()
-    return Release(path, manifest, universe, resolutions, measurements, manifest_sha256=digest)
 
 
 def _newest(folder: AnyPath) -> AnyPath:

@@ -106,7 +106,7 @@ class Sampler:
             if drawn >= most:
                 raise UsageError(
                     f"only {rows - left:,} of {drawn:,} drawn rows satisfy this condition, which joins too many columns with "
-                    "`or` to be drawn directly, or contradicts an order of columns; ask for fewer rows, or for a simpler condition"
+                    "`or` to be drawn directly, or contradicts an order or a sum of columns; ask for fewer rows, or for a simpler condition"
                 )
             size = min(left, CHUNK_ROWS) if self._divided.rest is None else min(4 * left + 1024, CHUNK_ROWS)
             table = self._chunk(size, rng).slice(0, left)
@@ -144,8 +144,8 @@ class Sampler:
                 parts[self._universe.names[column]] = known.start[each], known.ends[each]
         if not pieces or not self._universe.constraints:
             return table
-        # The parts of two cells that satisfy the condition may allow no order, although the cells do: there are no such rows.
-        table, feasible = self._universe.in_order(table, codes, rng, within=parts)
+        # The parts of cells that satisfy the condition may allow no order or sum, although the cells do: there are no such rows.
+        table, feasible = self._universe.satisfying(table, codes, rng, within=parts)
         return table if feasible.all() else table.filter(pa.array(feasible))
 
     def _satisfied(

@@ -4,10 +4,11 @@ import argparse
 import json
 from collections.abc import Generator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.cli.output import Answer, UsedLedger, table
-from dpcore.cli.specs import Subparsers, add_release, add_verb
+from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.release.integrity import one_line
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 MORE = (
     "; reads the release's folder only, and charges nothing. The table is called `release`. Supported: count, sum, avg, median, "
-    "quantile_cont, ratios of them, filter, where, group by columns and bins, having, order by, limit"
+    "quantile_cont, ratios of them, filter, where, group by columns and bins, having, order by, limit. If releases cover blocks, such as "
+    "months, the dataset's folder stands for all of them: the column that decides the blocks can be used in where and group by"
 )
 
 
@@ -34,7 +36,12 @@ class Rows(Answer):
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verb to the parser."""
     parser = add_verb(verbs, "answer", common, "answer a question in SQL from a release", more=MORE)
-    add_release(parser)
+    parser.add_argument(
+        "release",
+        metavar="RELEASE",
+        type=Path,
+        help="the release's folder, or its dataset's folder for the newest release; of a dataset by blocks, for all blocks",
+    )
     parser.add_argument(
         "query",
         metavar="SQL",

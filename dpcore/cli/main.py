@@ -15,6 +15,7 @@ from dpcore.cli import (
     dashboards,
     init,
     ledger,
+    merge,
     plan,
     registry,
     releases,
@@ -155,6 +156,7 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
     sample.add_verbs(verbs, common)
     report.add_verbs(verbs, common)
     releases.add_verbs(verbs, common)
+    merge.add_verbs(verbs, common)
     verify_release.add_verbs(verbs, common)
     registry.add_verbs(verbs, common)
     dashboards.add_verbs(verbs, common)

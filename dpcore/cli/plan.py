@@ -13,7 +13,7 @@ from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, fig
 from dpcore.reporting.ratings import percent
 from dpcore.runs.planning.grounds import MOST_ROWS
 from dpcore.runs.planning.limits import PlannedLimit
-from dpcore.runs.planning.plan import Plan, PlannedPersons, PlannedRounds, PlannedTotal, plan_run
+from dpcore.runs.planning.plan import Plan, PlannedFunction, PlannedPersons, PlannedRounds, PlannedTotal, plan_run
 from dpcore.runs.planning.scope import PlannedDiscovery
 from dpcore.runs.planning.target import Target, epsilon_for
 from dpcore.spec import Declaration, load_spec
@@ -99,6 +99,7 @@ def _lines(plan: Plan, *, everything: bool) -> list[str]:
         *([] if plan.expects is None else [_expected_rows(plan.expects)]),
         *([] if plan.persons is None else [_persons(plan.persons)]),
         *map(_discovery, plan.discovers),
+        *map(_depends, plan.depends),
         "",
         *column_lines(plan, every=everything),
         *pair_lines(plan, every=everything),
@@ -177,6 +178,13 @@ def _persons(persons: PlannedPersons) -> str:
     return (
         f"persons    the rows of one synthetic {persons.unit} stay together{agree}: the run learns how many rows each {persons.unit} has, for "
         f"{percent(persons.share)} of the budget, with noise {persons.noise:.1f} in each number of persons"
+    )
+
+
+def _depends(function: PlannedFunction) -> str:
+    return (
+        f"depends    {function.words}: the function is learned from {function.cells:,} counts with noise {function.noise:.1f}, "
+        f"for {percent(function.share)} of the budget"
     )
 
 

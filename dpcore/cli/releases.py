@@ -7,8 +7,9 @@ from typing import Any
 from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.release.integrity import one_line
+from dpcore.release.listing import Listed
 from dpcore.reporting.formatting import at_most
-from dpcore.steward.releases import Listed, latest, listed, withdraw_release
+from dpcore.steward.releases import latest, listed, withdraw_release
 
 NAME = "the folder of the dataset's releases or its address, a spec, a registered spec, or a dataset in ./releases"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpcore.cli.output import Answer, table
-from dpcore.errors import UsageError
+from dpcore.errors import SourceError, UsageError
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
@@ -21,6 +21,7 @@ from dpcore.spec.advice import advice
 from dpcore.spec.release import AUTO_LIMITS
 from dpcore.steward.registry import declared
 from dpcore.strategies import strategy_for
+from dpcore.tables.ingest import Source
 from dpcore.universe import Attribute
 
 progress = logging.getLogger("dpcore.progress")
@@ -96,6 +97,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
     strategy = strategy_for(declaration)
     universe, privacy, discovers = declaration.universe, declaration.spec.privacy, declaration.descents()
     where = places_of_spec(declaration.path).ledger_shown
+    warnings = [*advice(declaration), *_source_warnings(declaration)]
     columns = [("column", "kind", "cells", "nulls", "outside")] + [
         (
             name,
@@ -123,15 +125,16 @@ def _check(arguments: argparse.Namespace) -> Answer:
         "delta": privacy.delta,
         "blocks_by": declaration.calendar and declaration.calendar.words,
         "spec_sha256": declaration.digest,
-        "warnings": list(advice(declaration)),
+        "warnings": warnings,
         "ledger": {"url": where},
     }
-    for warning in advice(declaration):
+    for warning in warnings:
         progress.warning("warning: %s", warning)
     text = (
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
         f"universe   {cells(universe.size)} cells\n"
         f"{_discovery_line(declaration)}"
+        f"{_depends_line(declaration)}"
         f"{_limit_line(declaration)}"
         f"{_persons_line(declaration)}"
         f"workload   {_workload_summary(declaration)}\n"
@@ -140,6 +143,18 @@ def _check(arguments: argparse.Namespace) -> Answer:
         f"ledger     {where}"
     )
     return Answer(data, text)
+
+
+def _source_warnings(declaration: Declaration) -> list[str]:
+    """Warn if a run on this machine would not find the table. Remote files and databases are not asked."""
+    source = declaration.spec.source
+    if source is None or source.path is None or "://" in source.path:
+        return []
+    try:
+        Source.locate(source, base=declaration.path.parent)
+    except SourceError as error:
+        return [f"a run on this machine would be refused: {error}"]
+    return []
 
 
 def _limit_line(declaration: Declaration) -> str:
@@ -183,6 +198,14 @@ def _discovery_line(declaration: Declaration) -> str:
     if not discovers:
         return ""
     return f"finds      {', '.join(discovers)}: in the data, for {float(100 * declaration.discovering):.3g} % of the budget\n"
+
+
+def _depends_line(declaration: Declaration) -> str:
+    """Say which columns determine others, and what learning their functions costs."""
+    if not declaration.dependencies:
+        return ""
+    named = "; ".join(each.words for each in declaration.dependencies)
+    return f"depends    {named}: learned from the table, for {float(100 * declaration.relating):.3g} % of the budget\n"
 
 
 def _blocks_option(declaration: Declaration) -> str:

@@ -6,6 +6,8 @@ from typing import Any
 
 from dpcore.cli.output import Answer
 from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.errors import UsageError
+from dpcore.object_store import any_path, output_address
 from dpcore.release.integrity import one_line
 from dpcore.release.signing import KEY_VARIABLE, new_key, read_public_key
 from dpcore.release.verification import Verification, verify_release
@@ -22,7 +24,11 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         "check every byte of a release, and its signature; needs no ledger",
         more=". It names every file that is changed, missing or added, and then exits with code 1",
     )
-    verify.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of the release")
+    verify.add_argument(
+        "folder",
+        metavar="FOLDER",
+        help="the folder of the release, also in an object store, such as s3://bucket/visits/RELEASE",
+    )
     verify.add_argument(
         "--key",
         metavar="PUBLIC",
@@ -55,7 +61,11 @@ def _new(arguments: argparse.Namespace) -> Answer:
 
 def _verify(arguments: argparse.Namespace) -> Answer:
     key = None if arguments.key is None else read_public_key(arguments.key)
-    found = verify_release(arguments.folder, key=key)
+    try:
+        folder = any_path(output_address(arguments.folder))
+    except ValueError as error:
+        raise UsageError(f"the FOLDER {error}") from None
+    found = verify_release(folder, key=key)
     data: dict[str, Any] = {
         "release": found.manifest.get("release"),
         "as_published": not found.problems,

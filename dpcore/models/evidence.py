@@ -44,11 +44,6 @@ class Evidence:
         return tuple(self._targets)
 
     @property
-    def cells(self) -> int:
-        """How many noisy counts there are."""
-        return sum(target.counts.size for target in self._targets.values())
-
-    @property
     def total(self) -> float:
         """The number of rows, at least 1: the average of all marginals' sums, weighted by their precision."""
         sums = [float(target.counts.sum()) for target in self._targets.values()]

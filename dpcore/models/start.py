@@ -191,19 +191,22 @@ class First:
     model: Model
     functions: Functions
 
-    def error(self, evidence: Evidence) -> tuple[float, int]:
-        """Return the squared error of all measurements in units of the noise, and how many expected counts stand out of it.
+    def error(self, evidence: Evidence) -> tuple[float, int, int]:
+        """Return the squared error of all measurements in units of the noise, how many counts they have, and how many expected ones stand out.
 
-        The model is left at its functions.
+        Counts that constraints exclude are noise alone, and are left out. The model is left at its functions.
         """
         self.model.assign(self.functions)
         marginals = self.model.marginals(evidence.axes)
-        error, stand_out = 0.0, 0
+        error, cells, stand_out = 0.0, 0, 0
         for axes, target in evidence:
             expected: Weights = marginals[axes]
-            error += float(np.sum((target.counts - expected) ** 2)) / target.variance
+            possible = self.model.possible(axes)
+            squares = (target.counts - expected) ** 2
+            error += float(np.sum(squares if possible is None else squares[possible])) / target.variance
+            cells += squares.size if possible is None else int(possible.sum())
             stand_out += int(np.count_nonzero(expected > STANDS_OUT * math.sqrt(target.variance)))
-        return error, stand_out
+        return error, cells, stand_out
 
 
 def reconsidered(start: Start, gate: Gate, evidence: Evidence, *, started: First, plain: First) -> tuple[Start, Gate]:
@@ -216,11 +219,11 @@ def reconsidered(start: Start, gate: Gate, evidence: Evidence, *, started: First
         started: The first model with this start.
         plain: The first model without it.
     """
-    (error, stand_out), (plain_error, _) = started.error(evidence), plain.error(evidence)
-    taken = error - evidence.cells < MOST_EXCESS * (plain_error - evidence.cells)
-    gate = replace(gate, taken=taken, error=error / evidence.cells, uniform_error=plain_error / evidence.cells)
+    (error, cells, stand_out), (plain_error, _, _) = started.error(evidence), plain.error(evidence)
+    taken = error - cells < MOST_EXCESS * (plain_error - cells)
+    gate = replace(gate, taken=taken, error=error / cells, uniform_error=plain_error / cells)
     if not taken:
         return UNIFORM, gate
-    excess = max(0.0, error - evidence.cells) / max(stand_out, 1)
+    excess = max(0.0, error - cells) / max(stand_out, 1)
     # A prediction whose squared error is `excess` times the variance of the noise is best corrected by this part of what is missing.
     return replace(start, news=excess / (1 + excess)), gate

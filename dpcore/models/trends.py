@@ -13,6 +13,7 @@ from itertools import combinations
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
 from dpcore.models.curvature import Curvature, Vector, dot
 from dpcore.models.evidence import Evidence, Target
@@ -74,7 +75,7 @@ def keep_trends(
     for axes, target in joint.items():
         for pair in combinations([axis for axis in axes if axis in ordered], 2):
             ranks = [_ranks(resolutions, axis, inside=orders[resolutions.column(axis)]) for axis in pair]
-            trend = _trend(pair, axes, target, marginals[axes], ranks=ranks)
+            trend = _trend(pair, axes, target, marginals[axes], ranks=ranks, possible=model.possible(axes))
             columns = tuple(map(resolutions.column, pair))
             if columns not in best or trend.deviation < best[columns].deviation:
                 best[columns] = trend
@@ -103,15 +104,26 @@ def _ranks(resolutions: Resolutions, axis: int, *, inside: int) -> Vector:
     return ranks
 
 
-def _trend(pair: Axes, axes: Axes, target: Target, marginal: Weights, *, ranks: Sequence[Vector]) -> _Trend:
+def _trend(  # noqa: PLR0913  a measured marginal, its model, and what is known of its cells
+    pair: Axes,
+    axes: Axes,
+    target: Target,
+    marginal: Weights,
+    *,
+    ranks: Sequence[Vector],
+    possible: npt.NDArray[np.bool_] | None,
+) -> _Trend:
+    """Return the trend of two columns. Counts that constraints exclude are noise alone, and no part of it."""
     scores = np.ones([1] * len(axes))
     for axis, ranked in zip(pair, ranks, strict=True):
         place = axes.index(axis)
         counts = marginal.sum(axis=tuple(other for other in range(len(axes)) if other != place))
         scores = scores * _standardized(counts, ranked).reshape([-1 if at == place else 1 for at in range(len(axes))])
-    scale = float(marginal.sum()) / max(float(target.counts.sum()), 1.0)
-    squares = float(np.sum(np.broadcast_to(scores**2, marginal.shape)))
-    measured = float(np.sum(target.counts * scores)) * scale
+    kept = np.ones(marginal.shape) if possible is None else possible.astype(np.float64)
+    counts = target.counts * kept
+    scale = float(marginal.sum()) / max(float(counts.sum()), 1.0)
+    squares = float(np.sum(kept * scores**2))
+    measured = float(np.sum(counts * scores)) * scale
     return _Trend(axes, scores, measured, max(math.sqrt(target.variance * squares), TINY))
 
 

@@ -1,7 +1,7 @@
 """Describe a release for programs that know nothing of dpflow: `datapackage.json` (Frictionless) and `croissant.json` (MLCommons).
 
-Both say the same in other words: the files with their hashes, and the columns with their types, values and limits. Everything here follows from
-the universe, which is public, and from the files. What the spec does not say, such as a licence, is left out.
+`deployment.yaml`, for people, is in `registry_entry.py`. Both descriptors say the same in other words: the files with their hashes, and the columns with their types, values, limits and descriptions. Everything here
+follows from the spec, which is public, and from the files. What the spec does not say, such as a licence, is left out.
 """
 
 import datetime as dt
@@ -11,7 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpcore.release.columns import sentence, words_about
 from dpcore.release.draft import Draft
+from dpcore.release.registry_entry import DEPLOYMENT, registry_entry
 from dpcore.universe import Attribute
 from dpcore.universe.spread import category_values, null_codes
 from dpcore.universe.spreading import spread_of
@@ -45,7 +47,7 @@ _CONTEXT: Mapping[str, Any] = {
 
 
 def descriptors(draft: Draft, *, created: str, files: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the content of each descriptor.
+    """Yield the name and the content of each descriptor. Only a spec with `about` has an entry for the registry.
 
     Args:
         draft: The content of the release.
@@ -57,10 +59,14 @@ def descriptors(draft: Draft, *, created: str, files: Sequence[Mapping[str, Any]
         (CROISSANT, _croissant(draft, created, files)),
     ):
         yield name, json.dumps(content, indent=2) + "\n"
+    if draft.declaration.spec.about is not None:
+        yield DEPLOYMENT, registry_entry(draft, draft.declaration.spec.about, created=created)
 
 
 def _about(draft: Draft) -> str:
-    return f"Synthetic rows of the dataset {draft.declaration.spec.dataset}. {draft.statement.sentence}"
+    about = draft.declaration.spec.about
+    first = "" if about is None else f"{about.title}: {about.description} "
+    return f"{first}Synthetic rows of the dataset {draft.declaration.spec.dataset}. {draft.statement.sentence}"
 
 
 def _ids(draft: Draft) -> list[str]:
@@ -69,11 +75,11 @@ def _ids(draft: Draft) -> list[str]:
 
 
 def _datapackage(draft: Draft, created: str, files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    attributes = draft.declaration.universe.attributes
+    attributes, about = draft.declaration.universe.attributes, words_about(draft.declaration.spec)
     fields: list[dict[str, Any]] = [
         {"name": name, "type": "integer", "constraints": {"required": True}} for name in _ids(draft)
     ]
-    fields += [_field(name, attribute) for name, attribute in attributes.items()]
+    fields += [_field(name, attribute) | about[name] for name, attribute in attributes.items()]
     return {
         "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
         "name": draft.declaration.spec.dataset.lower(),
@@ -139,6 +145,7 @@ def _plain(value: Any, kind: str) -> Any:
 def _croissant(draft: Draft, created: str, files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     attributes = draft.declaration.universe.attributes
     kinds = dict.fromkeys(_ids(draft), "integer") | {name: _kind(each) for name, each in attributes.items()}
+    about = {name: sentence(words) for name, words in words_about(draft.declaration.spec).items()}
     return {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -169,6 +176,7 @@ def _croissant(draft: Draft, created: str, files: Sequence[Mapping[str, Any]]) -
                         "@type": "cr:Field",
                         "@id": f"rows/{name}",
                         "name": name,
+                        **({"description": about[name]} if about.get(name) else {}),
                         "dataType": _TYPES[kind],
                         "source": {"fileObject": {"@id": ROWS}, "extract": {"column": name}},
                     }

@@ -17,6 +17,7 @@ from dpcore.reporting.outcome import Round
 from dpcore.reporting.portrait import Portrait
 from dpcore.resolutions import Resolutions
 from dpcore.spec import Declaration
+from dpcore.universe.dependencies import LearnedFunction
 
 Codes = Sequence[npt.NDArray[np.integer[Any]]]
 
@@ -78,7 +79,7 @@ class Draft:
     `uncertainty` returns the table of `uncertainty.parquet` for a size of at most so many bytes, and how to write it. It takes longer than
     the rest; None to publish without it. `judge` returns the release's judgement by that table. `before` is the name of the dataset's release
     before it, by the reservations of their runs. `prior` says what its weights have started from, if the spec has a prior, and `start` is
-    that distribution.
+    that distribution. `parts` describes the releases that it is the sum of, if it is one.
     """
 
     declaration: Declaration
@@ -90,9 +91,11 @@ class Draft:
     name: str
     seed: int
     findings: Sequence[Finding] = ()
+    functions: Sequence[LearnedFunction] = ()
     warnings: Sequence[str] = ()
     uncertainty: Callable[[int], tuple[pa.Table, dict[str, Any]]] | None = None
     judge: Callable[[pa.Table], Judgement] | None = None
     before: str | None = None
     prior: Mapping[str, Any] | None = None
     start: Start = UNIFORM
+    parts: Sequence[Mapping[str, Any]] = ()

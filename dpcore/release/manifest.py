@@ -15,6 +15,7 @@ from dpcore.descent import Finding
 from dpcore.release.statement import Statement
 from dpcore.release.versions import Version
 from dpcore.reporting.outcome import Round
+from dpcore.universe.dependencies import LearnedFunction
 
 FORMAT = 2
 """The format of manifests that this version writes. Since format 2 a release has `SHA256SUMS` and descriptors for other programs."""
@@ -67,6 +68,17 @@ class ListedErrors(_Part):
     left_out_marginals: tuple[tuple[str, ...], ...] = Field(description="the columns of the first of those")
 
 
+class Added(_Part):
+    """A release that a merged release is the sum of."""
+
+    release: str = Field(description="its name")
+    manifest_sha256: Sha256 = Field(description="the SHA-256 of its manifest")
+    run: str = Field(description="the run that made it")
+    blocks: tuple[str, ...] = Field(description="the blocks that it covers")
+    epsilon: float = Field(description="its own epsilon")
+    delta: float = Field(description="its own delta")
+
+
 class Manifest(_Part):
     """`manifest.json` of a release that dpflow has published."""
 
@@ -85,6 +97,9 @@ class Manifest(_Part):
     )
     discovered: tuple[Finding, ...] = Field(description="the values and bins that were found in the data, with noise")
     universe: dict[str, dict[str, Any]] = Field(description="the columns whose cells do not follow from the spec alone")
+    dependencies: tuple[LearnedFunction, ...] | None = Field(
+        None, description="the functions that were learned for columns that determine others; absent without any"
+    )
     persons: dict[str, Any] | None = Field(
         None, description="how rows were divided into synthetic persons; absent if they have no ids"
     )
@@ -92,6 +107,10 @@ class Manifest(_Part):
     prior: dict[str, Any] | None = Field(
         None,
         description="the public table that the spec names as its prior, and whether it was used; absent without one",
+    )
+    parts: tuple[Added, ...] | None = Field(
+        None,
+        description="the releases that were added to make this one, by `dpflow merge`; absent in a release of a run",
     )
     rounds: tuple[Round, ...] = Field(description="what each round measured")
     errors: ListedErrors | None = Field(None, description="absent if the release has no `errors.parquet`")

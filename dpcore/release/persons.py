@@ -94,7 +94,12 @@ class PersonRows:
                 f"the noisy number of persons is {total:,}, which is small compared with its noise of {noise:,.1f}: the numbers of rows of "
                 f"each {column} may be mostly noise; give `persons` a larger `share`, or the run a larger epsilon"
             )
-        if self.distance > CLEARLY_OTHER:
+        if self.distance > CLEARLY_OTHER and not self.persons.constant:
+            yield (
+                f"the release has too few rows to give each {column} as many rows as were learned; publish more rows (`rows` in `output`), or "
+                "declare a smaller `max_rows_per_unit`"
+            )
+        elif self.distance > CLEARLY_OTHER:
             yield (
                 f"the constant columns have so many combinations of values that each {column} has fewer rows here than in the table; name "
                 "fewer columns in `constant`, or declare them with fewer values"

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from dpcore.errors import OutputError
 from dpcore.object_store import AnyPath, ObjectPath
 from dpcore.release.card import card
+from dpcore.release.columns import with_words, words_about
 from dpcore.release.dataset_folder import DRAFT_OF_RELEASE, is_name, point_latest
 from dpcore.release.descriptors import descriptors
 from dpcore.release.draft import Draft
@@ -140,6 +141,27 @@ def publish_folder(
     return published
 
 
+def write_folder(draft: Draft, final: Path) -> Published:
+    """Write a release that no run has made to a folder of its own, with one atomic rename.
+
+    Raises:
+        OutputError: If the folder is taken, or cannot be written to.
+    """
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with _draft_beside(final) as folder:
+            now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+            manifest, digest, portrait = write_files(folder, draft, created=now)
+            renamed = _is_free(final) and _renamed(folder, final)
+    except OSError as error:
+        raise OutputError(
+            f"{one_line(final)} cannot be written ({error.strerror}); choose another folder, or make room there"
+        ) from None
+    if not renamed:
+        raise OutputError(f"{one_line(final)} appeared meanwhile; choose a new folder")
+    return Published(final, manifest, digest, appeared=True, portrait=portrait)
+
+
 def _is_free(final: Path) -> bool:
     """Return whether a release can be renamed to a path: nothing is there, or an empty folder."""
     if not os.path.lexists(final):
@@ -241,7 +263,9 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
     measured = measurement_tables(universe, draft.measurements, draft.resolutions)
     schema = measurement_schema(universe, draft.measurements, draft.resolutions)
     grouped = None if draft.rows.persons is None else PersonRows(draft.rows.persons, universe)
-    rows_schema = universe.schema if grouped is None else grouped.schema
+    rows_schema = with_words(
+        universe.schema if grouped is None else grouped.schema, words_about(draft.declaration.spec)
+    )
     files = [
         _write_parquet(folder, "data/part-00000.parquet", _decoded(draft, grouped), rows_schema.with_metadata(footer)),
         _write_parquet(folder, MEASUREMENTS, measured, schema.with_metadata({**schema.metadata, **footer})),
@@ -278,9 +302,11 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
         "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source", "engine"}),
         "discovered": [asdict(each) for each in draft.findings],
         "universe": describe_universe(draft.declaration),
+        **({"dependencies": [asdict(each) for each in draft.functions]} if draft.functions else {}),
         **({} if grouped is None else {"persons": grouped.to_json()}),
         "strategy": draft.declaration.strategy.name,
         **({} if draft.prior is None else {"prior": dict(draft.prior)}),
+        **({"parts": [dict(each) for each in draft.parts]} if draft.parts else {}),
         "rounds": [asdict(each) for each in draft.rounds],
         **({} if portrait is None else {"errors": _listed_errors(portrait)}),
         "files": files,

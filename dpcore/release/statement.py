@@ -105,6 +105,12 @@ class Statement:
 
     def said_of(self, subject: str) -> str:
         """Return the guarantee in one sentence about something else that the run has bought, such as "These figures are"."""
+        what = pair(self.epsilon, self.delta)
+        return f"{subject} {what}-differentially private with respect to {self.difference}."
+
+    @property
+    def difference(self) -> str:
+        """By what two neighbours differ, as text."""
         if self.unit == "row":
             whom = "one row" if self.weight is None else f"one row, which counts {self.weighing}"
         else:
@@ -112,8 +118,7 @@ class Statement:
             most = "at most 1 counts" if self.max_rows_per_unit == 1 else f"at most {self.max_rows_per_unit} count"
             whom = f"one {self.unit} with all its rows, of which {most}{each}"
         change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
-        what = pair(self.epsilon, self.delta)
-        return f"{subject} {what}-differentially private with respect to {change} {whom}."
+        return f"{change} {whom}"
 
     @property
     def sampling(self) -> str:

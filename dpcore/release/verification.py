@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import UsageError
+from dpcore.object_store import AnyPath
 from dpcore.release.integrity import (
     MANIFEST,
     Expected,
@@ -20,6 +21,7 @@ from dpcore.release.integrity import (
     is_there,
     listed_files,
     one_line,
+    raise_store_error,
     read_manifest,
     read_regular,
     signature_problem,
@@ -63,11 +65,11 @@ class Verification:
     complete: bool = True
 
 
-def verify_release(folder: Path, *, key: str | None = None) -> Verification:
+def verify_release(folder: AnyPath, *, key: str | None = None) -> Verification:
     """Compare every file of a release with its hash, and check its signature.
 
     Args:
-        folder: The folder of the release.
+        folder: The folder of the release, on this machine or in an object store.
         key: The publisher's public key, if the release must be signed with it.
 
     Raises:
@@ -82,7 +84,7 @@ def verify_release(folder: Path, *, key: str | None = None) -> Verification:
         return _verify(folder, key)
 
 
-def _verify(folder: Path, key: str | None) -> Verification:
+def _verify(folder: AnyPath, key: str | None) -> Verification:
     manifest, sums = _manifest(folder), _sums(folder)
     first_format = bool(manifest) and not has_sums(manifest) and not is_there(folder / SUMS)
     problems = []
@@ -113,7 +115,7 @@ def _verify(folder: Path, key: str | None) -> Verification:
     )
 
 
-def _signature_problems(folder: Path, sums: bytes, *, signer: str | None, key: str | None) -> Iterator[Problem]:
+def _signature_problems(folder: AnyPath, sums: bytes, *, signer: str | None, key: str | None) -> Iterator[Problem]:
     """Yield what is wrong with the signature: by the key that the manifest names, and by the one that the recipient trusts."""
     if key is not None and signer is not None and key != signer:
         yield Problem(SIGNATURE, f"was made with the key {one_line(signer)}, not with the given key {key}")
@@ -122,25 +124,27 @@ def _signature_problems(folder: Path, sums: bytes, *, signer: str | None, key: s
         yield Problem(SIGNATURE, f"{problem}{unsigned}" if problem == "is missing" else problem)
 
 
-def _manifest(folder: Path) -> Mapping[str, Any]:
+def _manifest(folder: AnyPath) -> Mapping[str, Any]:
     """Return the content of the manifest, or nothing if it is missing or not JSON."""
     try:
         content = json.loads(read_manifest(folder / MANIFEST))
     except PermissionError:
         raise
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError) as error:
+        raise_store_error(folder, error)
         return {}
     return content if isinstance(content, dict) else {}
 
 
-def _sums(folder: Path) -> bytes | None:
+def _sums(folder: AnyPath) -> bytes | None:
     """Return the content of `SHA256SUMS`, or None if it is missing or was not written by dpflow."""
     try:
         content = read_regular(folder / SUMS, limit=LARGEST_SUMS)
         outside = any(".." in Path(name).parts for name in decode_sums(content))
     except PermissionError:
         raise
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        raise_store_error(folder, error)
         return None
     return None if outside else content
 

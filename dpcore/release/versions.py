@@ -5,6 +5,7 @@ before it starts a new version, and lists the differences. Withdrawn releases co
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from dpcore.release.withdrawal import is_recorded
 
 MOST_CHANGES = 50
 LONGEST = 160
-_IGNORED = ("output.path", "output.keep", "analyst", "purpose", "dataset")
+_IGNORED = re.compile(r"output\.(path|keep)|analyst|purpose|dataset|about\..*|universe\..*\.description")
 """What does not change the meaning of rows."""
 
 
@@ -91,7 +92,7 @@ def _meaning(manifest: Mapping[str, Any]) -> dict[str, Any]:
             found[f"universe.{name}.values"] = described.get("values")
     found |= {f"columns.{name}": kind for name, kind in manifest["columns"].items()}
     found["order of columns"] = list(manifest["columns"])
-    return {place: value for place, value in found.items() if value is not None and place not in _IGNORED}
+    return {place: value for place, value in found.items() if value is not None and not _IGNORED.fullmatch(place)}
 
 
 def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:

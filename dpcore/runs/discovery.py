@@ -99,9 +99,8 @@ class Discovery:
 
     def _alone(self, noise: float, *, share: Fraction) -> float:
         """Return the noise of a marginal that got all that discovery leaves, given the noise that a share of the budget has bought."""
-        left = 1 - self._declaration.discovering - self._declaration.checking
         power = 1.0 if self._laplace else 0.5
-        return noise * math.pow(share / left, power)
+        return noise * math.pow(share / self._declaration.left, power)
 
     def findings(self, curator: Curator, *, reserved: int) -> tuple[Finding, ...]:
         """Return the findings for the release: each column's cells, and their price as a share of the reserved budget."""

@@ -12,6 +12,8 @@ from dpcore.measurements import EXPECTED_TOTAL, Measurement
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.spec import Declaration
 from dpcore.universe import Attribute, Categorical, Date, Datetime, Outside, Universe
+from dpcore.universe.constraints import Violations
+from dpcore.universe.dependencies import Depends
 
 STEP = EXPECTED_TOTAL
 """The step that buys the total if a spec has `expect_rows`."""
@@ -139,6 +141,14 @@ def _causes_of_few(declaration: Declaration) -> Iterator[str]:
     nulls = [name for name, each in columns.items() if each.outside is Outside.CLIP and not each.missing]
     if nulls:
         yield f"a row is dropped if its value of {_named(nulls)} is null or unreadable (no `missing: true`)"
+    strict = [
+        each
+        for each in declaration.universe.constraints
+        if each.violations is Violations.DROP and not isinstance(each, Depends)
+    ]
+    if strict:
+        named = list(dict.fromkeys(column for each in strict for column in each.columns))
+        yield f"a row is dropped if it contradicts a constraint on {_named(named)} (write `violations: repair` to keep it)"
     calendar = declaration.calendar
     if calendar is not None:
         how = "in ISO form" if not calendar.formats else "in the declared `format`"

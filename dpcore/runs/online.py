@@ -186,6 +186,8 @@ def _require_declared(declaration: Declaration) -> None:
         raise UsageError(
             "the theorem of an online session needs equal weights at the start; remove `prior` from the spec"
         )
+    if declaration.universe.constraints:
+        raise UsageError("an online session learns a model without constraints; remove `constraints` from the spec")
     if declaration.lacks_limit:
         raise UsageError(
             "an online session needs a fixed limit on rows per unit; write a number as `max_rows_per_unit`"

@@ -82,6 +82,7 @@ def amount_to_reserve(
     epsilon = f"epsilon {wording.at_most(privacy.epsilon)}"
     answers = strategy.answers + sum(descent.levels for descent in declaration.descents().values())
     answers += (declaration.limiting > 0) + (declaration.totalling > 0) + len(SIZES_STEPS) * (declaration.grouping > 0)
+    answers += len(declaration.dependencies)
     shared = LEAST_AMOUNT * answers
     to_share = wording.at_most(epsilon_of(shared, currency=currency, delta=privacy.delta))
     try:
@@ -124,11 +125,11 @@ def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
     free = replace(declaration, universe=Universe(declaration.universe.attributes))  # constraints change no share
     fewest = (free.discovered({name: Categorical(("any",))}) for name in descents)
     strategies = [strategy, *map(strategy_for, fewest)]
-    left = 1 - declaration.discovering - declaration.checking
     levels = (descent.share / descent.levels for descent in descents.values())
     sizes = declaration.grouping / len(SIZES_STEPS)
+    functions = (each.share for each in declaration.dependencies)
     early = (share or Fraction(1) for share in (declaration.limiting, declaration.totalling, sizes))
-    return min(*(left * each.smallest_share for each in strategies), *levels, *early)
+    return min(*(declaration.left * each.smallest_share for each in strategies), *levels, *early, *functions)
 
 
 def total_noise(declaration: Declaration, *, currency: Currency, amount: int) -> float:

@@ -37,6 +37,7 @@ from dpcore.runs.empty_columns import empty_column_warnings
 from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
 from dpcore.runs.prior import PriorTable
 from dpcore.runs.rounds import Plan
+from dpcore.universe.dependencies import LearnedFunction
 from dpcore.workload import Workload
 
 progress = logging.getLogger("dpcore.progress")
@@ -50,6 +51,7 @@ class Material:
     rounds: Sequence[Round]
     total: Sequence[Measurement]
     findings: tuple[Finding, ...]
+    functions: tuple[LearnedFunction, ...] = ()
     chosen_limit: ChosenLimit | None = None
     prior: PriorTable | None = None
 
@@ -75,6 +77,12 @@ class Material:
                     "`share`, or list the values"
                 )
         yield from empty.values()
+        for function in self.functions:
+            if guessed := len(function.rows) - function.clear:
+                yield (
+                    f"for {guessed:,} of {len(function.rows):,} values of {', '.join(function.given)}, no `{function.determined}` stood out of the "
+                    "noise clearly, so it may be a guess; give the dependency a larger `share`, or list the pairs with `possible`"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +144,7 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         name=release_id(payer.run_id, opened_at=run.opened_at),
         seed=seed,
         findings=material.findings,
+        functions=material.functions,
         warnings=tuple(material.warnings()),
         uncertainty=_uncertainty(made, renew_lease),
         judge=_judge(made, declaration.workload),

@@ -1,4 +1,4 @@
-"""The stages of a run: the declared plan, the granted plan, its plan with a chosen limit, and the plan after discovery."""
+"""The stages of a run: the declared plan, the granted plan, its plan with a chosen limit, after discovery, and after dependencies are learned."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,6 +11,8 @@ from dpcore.runs.discovery import Count
 from dpcore.runs.publication import Payer
 from dpcore.runs.reading import Reading
 from dpcore.runs.rounds import Plan
+from dpcore.strategies import Given
+from dpcore.universe.dependencies import LearnedFunction
 
 S = TypeVar("S")
 
@@ -47,16 +49,18 @@ class Found:
 
     plan: Plan
     findings: tuple[Finding, ...]
+    given: Given
 
 
 class Stages:
-    """The plans of a run: as declared, as granted, with a chosen limit, and after discovery. No later plan overwrites an earlier one."""
+    """The plans of a run: as declared, as granted, with a chosen limit, after discovery, and after dependencies are learned. No later plan overwrites an earlier one."""
 
     def __init__(self, declared: Plan) -> None:
         self.declared = declared
         self._granted: Granted | None = None
         self._limited: tuple[Granted, ChosenLimit] | None = None
         self._found: Found | None = None
+        self._related: tuple[Plan, tuple[LearnedFunction, ...]] | None = None
 
     def grant(self, granted: Granted) -> None:
         """Continue with the granted plan."""
@@ -69,6 +73,10 @@ class Stages:
     def find(self, found: Found) -> None:
         """Continue with the plan after discovery."""
         self._found = found
+
+    def relate(self, plan: Plan, functions: tuple[LearnedFunction, ...]) -> None:
+        """Continue with the plan after the functions of dependencies are learned."""
+        self._related = plan, functions
 
     @property
     def granted(self) -> Granted:
@@ -90,8 +98,20 @@ class Stages:
         return () if self._found is None else self._found.findings
 
     @property
+    def given(self) -> Given | None:
+        """The counts that discovery has bought; None without discovery."""
+        return None if self._found is None else self._found.given
+
+    @property
+    def functions(self) -> tuple[LearnedFunction, ...]:
+        """The learned functions of dependencies."""
+        return () if self._related is None else self._related[1]
+
+    @property
     def plan(self) -> Plan:
         """The current plan."""
+        if self._related is not None:
+            return self._related[0]
         if self._found is not None:
             return self._found.plan
         return self.declared if self._granted is None else self.granted.plan

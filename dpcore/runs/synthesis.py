@@ -34,6 +34,7 @@ from dpcore.release import (
 from dpcore.release.signing import signing_key
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
+from dpcore.runs.dependencies import learn_functions
 from dpcore.runs.discovery import Discovery
 from dpcore.runs.expected_rows import STEP, NoisyTotal, open_universe, unexpected_sentence, weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, claim_of, paying_account, total_noise
@@ -301,7 +302,8 @@ class Synthesis:
         discovery.descend(self.curator, count=granted.count, lease=granted.lease)
         declaration = discovery.declaration()
         findings = discovery.findings(self.curator, reserved=self.ledger.run(self.run_id).reserved)
-        self._stages.find(Found(Plan(declaration, strategy_for(declaration, given=discovery.given())), findings))
+        given = discovery.given()
+        self._stages.find(Found(Plan(declaration, strategy_for(declaration, given=given)), findings, given))
         progress.info("found %s", ", ".join(finding.words for finding in findings))
 
     def ingest(self) -> Private | None:
@@ -324,11 +326,19 @@ class Synthesis:
             self.curator.receive(counted, lease=reading.lease)
 
     def begin(self) -> None:
-        """Buy the measurements for the first model."""
+        """Learn the functions of dependencies, and buy the measurements for the first model."""
+        if self._stages.plan.declaration.dependencies:
+            self._learn_functions()
         if self._prior_table is not None:
             self.strategy.prior = self._prior_table.coded(self._stages.plan.declaration.universe)
         self._rounds = Rounds(self._stages.plan, curator=self.curator, reserved=self.ledger.run(self.run_id).reserved)
         self._rounds.begin()
+
+    def _learn_functions(self) -> None:
+        reserved = self.ledger.run(self.run_id).reserved
+        declaration, functions = learn_functions(self._stages.plan.declaration, self.curator, reserved=reserved)
+        self._stages.relate(Plan(declaration, strategy_for(declaration, given=self._stages.given)), functions)
+        progress.info("learned %s", ", ".join(each.words for each in functions))
 
     @property
     def _learning(self) -> Rounds:
@@ -391,6 +401,7 @@ class Synthesis:
             rounds=self.rounds,
             total=self._total,
             findings=stages.findings,
+            functions=stages.functions,
             chosen_limit=stages.chosen_limit,
             prior=self._prior_table,
         )

@@ -39,6 +39,8 @@ from dpcore.reporting.promises import session_release_claim
 from dpcore.session.knowledge import Knowledge
 from dpcore.session.opening import first_run
 from dpcore.spec import Declaration
+from dpcore.universe import Universe
+from dpcore.universe.dependencies import LearnedFunction
 
 LEAST = 1  # the least amount that a run can reserve
 
@@ -131,6 +133,7 @@ def _draft(
         name=release_id(run.id, opened_at=run.opened_at),
         seed=_seed("values", run.id),
         findings=tuple(map(_finding, told["discovered"])),
+        functions=tuple(map(LearnedFunction.told, told.get("dependencies", ()))),
         warnings=tuple(told["warnings"]),
         uncertainty=table,
         prior=told.get("prior"),
@@ -142,9 +145,11 @@ def _draft(
 
 
 def _discovered(declaration: Declaration, release: Release) -> Declaration:
-    """Return the declaration with the columns as the first run has found them."""
+    """Return the declaration with the columns as the first run has found them, and the functions that it has learned."""
     names = declaration.descents()
-    return declaration.discovered({name: release.universe.attributes[name] for name in names}) if names else declaration
+    if names:
+        declaration = declaration.discovered({name: release.universe.attributes[name] for name in names})
+    return replace(declaration, universe=Universe(declaration.universe.attributes, release.universe.constraints))
 
 
 def _finding(told: dict[str, Any]) -> Finding:

@@ -1,22 +1,37 @@
 """The spec's `constraints`: facts about columns that every released row satisfies."""
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from dpcore.errors import SpecError
 from dpcore.resolutions import Resolutions
 from dpcore.spec.document import Document, Place
-from dpcore.spec.parts import SpecPart
+from dpcore.spec.parts import MOST_SHARE, Finite, SpecPart
 from dpcore.universe import Attribute, Universe
 from dpcore.universe.constraints import Condition, Constraint, Implication, Listed, Violations
+from dpcore.universe.dependencies import Depends
 from dpcore.universe.leaves import Fine
 from dpcore.universe.orders import Order, implied
+from dpcore.universe.sums import Sum
 from dpcore.zeros import Zeros
 
 _ORDER = r"^[^<]*[^<\s][^<]*(<=[^<=]*[^<=\s][^<=]*)+$"
+_SUM = r"^[^=+]*[^=+\s][^=+]*=[^=+]*[^=+\s][^=+]*(\+[^=+]*[^=+\s][^=+]*)+$"
+_DEPENDS = r"^[^,>]*[^,>\s-][^,>]*(,[^,>]*[^,>\s-][^,>]*)*->[^,>]*[^,>\s][^,>]*$"
+LEARNING = 0.05
+"""The usual share of the budget for learning the function of a dependency."""
+
 Value = str | int | float | bool | None
 
 
@@ -60,7 +75,7 @@ class PossibleSpec(SpecPart):
 
 
 class ConstraintSpec(SpecPart):
-    """One constraint: `impossible`, `if` with `then`, `possible`, or `order`."""
+    """One constraint: `impossible`, `if` with `then`, `possible`, `order`, `sum`, or `depends`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, serialize_by_alias=True)
 
@@ -75,28 +90,60 @@ class ConstraintSpec(SpecPart):
     order: Annotated[str, Field(pattern=_ORDER)] | None = Field(
         None, description="columns that never decrease from left to right, such as admitted <= discharged"
     )
-    violations: Literal["drop", "repair"] = Field(
-        "drop",
-        description="a private row that violates the constraint: drop it, or repair the column that the constraint names last",
+    sum: Annotated[str, Field(pattern=_SUM)] | None = Field(
+        None, description="a column that is the sum of others, such as total = wages + bonus"
+    )
+    depends: Annotated[str, Field(pattern=_DEPENDS)] | None = Field(
+        None,
+        description="columns that determine another one, such as city -> state; the run learns the function from noisy counts",
+    )
+    share: Annotated[Finite, Field(gt=0, le=MOST_SHARE)] | None = Field(
+        None, description=f"with depends, the share of the budget for learning the function; default: {LEARNING:g}"
+    )
+    violations: Literal["drop", "repair"] | None = Field(
+        None,
+        description="a private row that violates the constraint: drop it (the default), or repair the column that the constraint names last; of a sum, the total",
     )
 
     @model_validator(mode="after")
     def _one_kind(self) -> "ConstraintSpec":
-        given = [kind for kind in (self.impossible, self.when, self.possible, self.order) if kind is not None]
-        if len(given) != 1:
-            raise ValueError("needs exactly one of `impossible`, `if` with `then`, `possible` and `order`")
+        kinds = (self.impossible, self.when, self.possible, self.order, self.sum, self.depends)
+        if sum(kind is not None for kind in kinds) != 1:
+            raise ValueError(
+                "needs exactly one of `impossible`, `if` with `then`, `possible`, `order`, `sum` and `depends`"
+            )
+        if self.depends is None and self.share is not None:
+            raise ValueError("has a `share`, but only `depends` costs budget; remove it")
+        if self.depends is not None and self.violations is not None:
+            raise ValueError(
+                "cannot have `violations`: the function of `depends` is learned with noise, so every private row counts as it is; remove it"
+            )
         if (self.when is None) != (self.then is None):
             raise ValueError("needs `if` and `then` together")
         if self.when is not None and self.then is not None and (both := set(self.when) & set(self.then)):
             raise ValueError(f"has `{min(both)}` in both `if` and `then`; name other columns in `then`")
         return self
 
+    @model_serializer(mode="wrap")
+    def _given_keys(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write the given keys alone, so that a kind added in a later version changes neither hashes nor manifests."""
+        return {key: value for key, value in write(self).items() if value is not None}
+
     def constraints(self) -> tuple[Constraint, ...]:
         """Return the constraint; of an order of several columns, that of each pair of neighbours."""
-        violations = Violations(self.violations)
+        violations = Violations(self.violations or Violations.DROP)
         if self.order is not None:
-            names = [name.strip() for name in self.order.split("<=")]
+            names = _names(self.order, "<=")
             return tuple(Order(low=low, high=high, violations=violations) for low, high in pairwise(names))
+        if self.sum is not None:
+            total, added = self.sum.split("=")
+            return (Sum(total=total.strip(), terms=_names(added, "+"), violations=violations),)
+        if self.depends is not None:
+            given, _, determined = self.depends.partition("->")
+            share = Fraction(repr(LEARNING if self.share is None else self.share))
+            return (
+                Depends(given=_names(given, ","), determined=determined.strip(), share=share, violations=violations),
+            )
         if self.possible is not None:
             rows = tuple(
                 tuple(each if isinstance(each, tuple) else (each,) for each in row) for row in self.possible.rows
@@ -105,6 +152,13 @@ class ConstraintSpec(SpecPart):
         when, then = self.impossible or self.when or {}, self.then or {}
         return (Implication(when=_conditions(when), then=_conditions(then), violations=violations),)
 
+
+def _names(text: str, between: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(between))
+
+
+BY_VALUE = Order | Sum
+"""Constraints that decide about values within cells, too, so that they also work at full resolution."""
 
 ConstraintList = Annotated[tuple[ConstraintSpec, ...], Field(strict=False)]
 
@@ -153,6 +207,8 @@ def _check_alone(
 ) -> None:
     """Report what is wrong with one constraint by itself."""
     before = len(document.mistakes)
+    if len(set(constraint.columns)) < len(constraint.columns):
+        document.mistake(place, "this constraint names a column twice; name each column once")
     for column in constraint.columns:
         if column not in declared:
             document.mistake(
@@ -160,7 +216,7 @@ def _check_alone(
                 f"`{column}` is not a column of the universe; declare it or remove it",
             )
         elif column in attributes and (
-            why := _undecided(document, column, attributes[column], ordering=isinstance(constraint, Order))
+            why := _undecided(document, column, attributes[column], by_value=isinstance(constraint, BY_VALUE))
         ):
             document.mistake(_place_of(document, place, column), why)
     if len(document.mistakes) == before and all(column in attributes for column in constraint.columns):
@@ -179,21 +235,21 @@ def _check_cells(document: Document, place: Place, constraint: Constraint, attri
         return
     try:
         for columns, possible in constraint.tables(attributes):
-            if possible.all() and not isinstance(constraint, Order):  # an order decides within cells, too
+            if possible.all() and not isinstance(constraint, BY_VALUE | Depends):
                 names = " and ".join(f"`{column}`" for column in columns)
                 document.mistake(place, f"the constraint on {names} excludes nothing; correct its values, or remove it")
     except SpecError as error:
         document.mistake(place, str(error))
 
 
-def _undecided(document: Document, column: str, attribute: Attribute, *, ordering: bool) -> str | None:
+def _undecided(document: Document, column: str, attribute: Attribute, *, by_value: bool) -> str | None:
     """Return why a constraint cannot name a column's values."""
     if "discover" in (document.data["universe"][column] or {}):
         return f"the cells of `{column}` are discovered, so they are not known yet; declare them, or leave it out of the constraint"
     blocks = document.data.get("blocks")
     if isinstance(blocks, dict) and blocks.get("column") == column:
         return f"`{column}` is the column of `blocks`, and each run has only the days of its blocks; leave it out of the constraint"
-    if isinstance(attribute, Fine) and not ordering:
+    if isinstance(attribute, Fine) and not by_value:
         return f"`{column}` has full resolution, and this constraint needs its cells; declare bins, such as `width: 5` or `every: month`"
     return None
 

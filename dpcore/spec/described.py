@@ -1,6 +1,6 @@
 """What a manifest says about the universe besides its spec, and the universe that follows from both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from dpcore.spec.load import Declaration
 from dpcore.spec.release import AttributeSpec
 from dpcore.universe import Attribute, Universe
 from dpcore.universe.constraints import Constraint
+from dpcore.universe.dependencies import Depends
 from dpcore.universe.description import describe, restored
 
 _COLUMN: TypeAdapter[AttributeSpec] = TypeAdapter(AttributeSpec)
@@ -41,17 +42,30 @@ def restore_universe(
     described: Mapping[str, Any],
     discovered: Sequence[Mapping[str, Any]],
     constraints: Sequence[Any] | None = None,
+    dependencies: Sequence[Mapping[str, Any]] = (),
 ) -> Universe:
-    """Return the universe of a release, by the columns and constraints of its spec, the described columns and the discovered cells of its manifest.
+    """Return the universe of a release.
+
+    The spec has its columns and constraints; the manifest, described columns, discovered cells and the functions of dependencies.
 
     Raises:
         UsageError: If they do not determine a universe.
     """
     found = {each["column"]: each for each in discovered}
-    return Universe(
-        {name: _attribute(column, described.get(name), found.get(name)) for name, column in columns.items()},
-        _constraints(constraints),
-    )
+    attributes = {name: _attribute(column, described.get(name), found.get(name)) for name, column in columns.items()}
+    return Universe(attributes, tuple(_learned(_constraints(constraints), dependencies, attributes)))
+
+
+def _learned(
+    constraints: Sequence[Constraint], dependencies: Sequence[Mapping[str, Any]], attributes: Mapping[str, Attribute]
+) -> Iterator[Constraint]:
+    """Yield the constraints, dependencies with their learned functions."""
+    told = iter(dependencies)
+    for each in constraints:
+        try:
+            yield each.restored(next(told)["rows"], attributes) if isinstance(each, Depends) else each
+        except (SpecError, StopIteration):
+            raise UsageError("the manifest lacks the learned functions of its spec; copy the release again") from None
 
 
 def _constraints(written: Any) -> tuple[Constraint, ...]:

@@ -31,6 +31,7 @@ from dpcore.spec.shares import usual_share
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec, check_workload, contradictions
 from dpcore.universe import Attribute, Date, Datetime, Universe
 from dpcore.universe.blocks import Calendar, narrowed
+from dpcore.universe.dependencies import Depends
 from dpcore.universe.leaves import Fine
 from dpcore.workload import Workload
 
@@ -46,7 +47,7 @@ CHECKING = Fraction(1, 50)
 LIMITING = Fraction(1, 100)
 """The share of the budget for the histogram of rows per unit, if the spec has `max_rows_per_unit: auto`."""
 
-LATER_KEYS = ("discover", "every", "format", "match", "share", "step", "width")
+LATER_KEYS = ("description", "discover", "every", "format", "match", "measured_in", "share", "step", "width")
 """Keys of a column that were added after the first version. All other keys are part of the hash even if the spec leaves them out."""
 
 
@@ -131,6 +132,26 @@ class Declaration:
     def lacks_limit(self) -> bool:
         """Whether the limit on rows per unit is still to be chosen."""
         return self.spec.privacy.max_rows_per_unit == AUTO and self.rows_per_unit is None
+
+    @property
+    def dependencies(self) -> tuple[Depends, ...]:
+        """The columns that determine others. Their functions are learned before the strategy begins."""
+        return tuple(each for each in self.universe.constraints if isinstance(each, Depends))
+
+    @property
+    def relating(self) -> Fraction:
+        """The share of the budget for learning these functions."""
+        return sum((each.share for each in self.dependencies), Fraction(0))
+
+    @property
+    def left(self) -> Fraction:
+        """The share of the budget that is left for the strategy."""
+        return 1 - self.checking - self.discovering - self.relating
+
+    def related(self, before: Depends, learned: Depends) -> "Declaration":
+        """Return the declaration with the learned function of a dependency. The hash stays the same."""
+        constraints = tuple(learned if each == before else each for each in self.universe.constraints)
+        return replace(self, universe=Universe(self.universe.attributes, constraints))
 
     def limited(self, rows_per_unit: int) -> "Declaration":
         """Return the declaration with the chosen limit on the rows of a unit. A declared limit stays as it is."""
@@ -261,14 +282,25 @@ def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
         raise SpecError(f"{path}: the spec is not valid; compare it with `dpflow init DATASET`")
     universe = Universe(attributes, constraints_of(spec.constraints))
     declaration = declare(spec, universe=universe, path=Path(path))
+    _check_early_shares(document, declaration)
+    document.raise_mistakes()
+    return declaration
+
+
+def _check_early_shares(document: Document, declaration: Declaration) -> None:
+    """Report that what is learned before the strategy begins leaves too little for the release."""
     if declaration.discovering + declaration.grouping > MOST_SHARE and declaration.grouping:
         document.mistake(
             ("persons",),
             f"`persons` and the columns found in the data together take {float(declaration.discovering + declaration.grouping):.3g} of the "
             f"budget; write a smaller `share`, so that it is at most {MOST_SHARE:g}, because the release needs the rest",
         )
-        document.raise_mistakes()
-    return declaration
+    if declaration.left < 1 - MOST_SHARE and declaration.relating:
+        document.mistake(
+            ("constraints",),
+            f"all that is learned before the release takes {float(1 - declaration.left):.3g} of the budget; write a smaller `share` at `depends`, so "
+            f"that it is at most {MOST_SHARE:g}, because the release needs the rest",
+        )
 
 
 def declare(spec: ReleaseSpec, *, universe: Universe, path: Path) -> Declaration:
@@ -284,7 +316,7 @@ def _digest(spec: ReleaseSpec, universe: Universe) -> str:
     }
     # Keys that a spec leaves out are not hashed, so a key added in a later version does not change the hash of older specs.
     named = _without_nulls(spec.model_dump(mode="json"))
-    for part in ("source", "privacy", "blocks", "workload", "output"):
+    for part in ("source", "privacy", "blocks", "workload", "output", "about"):
         if part in named:
             named[part] = _without_nulls(named[part])
     for name, column in named["universe"].items():

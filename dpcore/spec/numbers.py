@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from dpcore.descent import Descent
 from dpcore.spec.discover import DiscoverBins
-from dpcore.spec.parts import ClipOtherDrop, Finite, FullResolution, ordered_bounds
+from dpcore.spec.parts import ClipOtherDrop, Finite, FullResolution, Quantity, ordered_bounds
 from dpcore.universe import Attribute, Integer, Number, Outside
 from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
 from dpcore.universe.numeric import UnevenInteger
@@ -22,7 +22,7 @@ MOST_PLAIN = 32
 Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
 
 
-class IntegerSpec(FullResolution):
+class IntegerSpec(Quantity, FullResolution):
     """A whole number, at full resolution or in bins of equal width."""
 
     type: Literal["integer"]
@@ -67,7 +67,7 @@ class IntegerSpec(FullResolution):
         return super().descent(template, share=share) if self.discover is None else self.discover.descent(template)
 
 
-class NumberSpec(FullResolution):
+class NumberSpec(Quantity, FullResolution):
     """A real number, at full resolution or in bins between edges."""
 
     type: Literal["number"]
@@ -128,17 +128,16 @@ class NumberSpec(FullResolution):
     def attribute(self, _folder: Path) -> Attribute:
         """Build the attribute. With `discover` it has the maximum number of bins."""
         if self.step is not None:
-            lowest, highest, step = (Fraction(repr(float(number or 0))) for number in (self.min, self.max, self.step))
             return FineNumber(
-                scale=Scale.of(lowest, highest, step=step),
+                scale=Scale.of(_as_written(self.min), _as_written(self.max), step=_as_written(self.step)),
                 missing=bool(self.missing),
                 nulls=self.nulls,
                 outside=Outside(self.outside),
             )
         edges = self.edges
         if edges is None:
-            low, high, bins = float(self.min or 0), float(self.max or 0), int(self.bins or 0)
-            edges = (*(low + (high - low) * i / bins for i in range(bins)), high) if bins else (low, high)
+            low, high, bins = _as_written(self.min), _as_written(self.max), int(self.bins or 1)
+            edges = tuple(float(low + (high - low) * i / bins) for i in range(bins + 1))
         declared = Number(
             edges=tuple(map(float, edges)),
             missing=bool(self.missing),
@@ -150,3 +149,8 @@ class NumberSpec(FullResolution):
     def descent(self, template: Attribute, *, share: Fraction) -> Descent | None:
         """Return the way to find the distribution, or the bins, in the data."""
         return super().descent(template, share=share) if self.discover is None else self.discover.descent(template)
+
+
+def _as_written(number: float | None) -> Fraction:
+    """Return a number of the spec exactly, so that edges between two of them are as short as they are in decimals."""
+    return Fraction(repr(float(number or 0)))

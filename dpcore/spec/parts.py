@@ -16,6 +16,9 @@ MOST_SHARE = 0.9
 """The largest share of the budget for discovery in all columns together. The release needs the rest."""
 
 
+LONGEST_PROSE = 1000
+
+
 class SpecPart(BaseModel):
     """A part of a spec. Unknown keys are mistakes, and values are not converted silently."""
 
@@ -38,6 +41,19 @@ def _distinct(texts: tuple[str, ...]) -> tuple[str, ...]:
         raise ValueError(str(error)) from None
 
 
+def _printable(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty; write a sentence, or remove the key")
+    if not text.replace("\n", " ").isprintable():
+        raise ValueError("has characters that cannot be printed, such as tabs; remove them")
+    if len(text) > LONGEST_PROSE:
+        raise ValueError(f"is too long; use at most {LONGEST_PROSE:,} characters")
+    return text.strip()
+
+
+Prose = Annotated[str, AfterValidator(_printable), Field(json_schema_extra={"maxLength": LONGEST_PROSE})]
+"""A public text for people, which a release repeats."""
+
 Missing = Annotated[
     bool | Annotated[tuple[str, ...], Field(strict=False, min_length=1), AfterValidator(_distinct)],
     Field(
@@ -58,6 +74,9 @@ class Nullable(SpecPart):
     """A column that may have nulls."""
 
     missing: Missing = False
+    description: Prose | None = Field(
+        None, description="what the column means, for readers of the release; it is published, so write nothing private"
+    )
 
     @property
     def nulls(self) -> tuple[str, ...]:
@@ -73,6 +92,14 @@ class Nullable(SpecPart):
         """
         del template, share
         return None
+
+
+class Quantity(SpecPart):
+    """A column whose values are numbers of something."""
+
+    measured_in: Prose | None = Field(
+        None, description="what a value of 1 is, such as EUR, year or mmol/L; for readers of the release"
+    )
 
 
 class FullResolution(Nullable):

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from dpcore.object_store import output_address
 from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.spec.about import AboutSpec
 from dpcore.spec.blocks import BlocksSpec
 from dpcore.spec.categories import BooleanSpec, CategoricalSpec
 from dpcore.spec.constraints import ConstraintList
@@ -189,6 +190,10 @@ class ReleaseSpec(SpecPart):
         None, description="a public table that the weights start from; default: equal weights"
     )
     output: OutputSpec = OutputSpec()
+    about: AboutSpec | None = Field(
+        None,
+        description="who publishes the dataset, and what for; with it, a release has an entry for the OpenDP deployments registry",
+    )
     engine: EngineSpec | None = Field(None, description="where the table is read and counted; default: in this process")
     analyst: Annotated[str, Field(pattern=NAME, max_length=100)] | None = Field(
         None, description="who asks for the release; required if the account has allowances for analysts"

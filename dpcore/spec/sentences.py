@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from dpcore.spec.about import AboutSpec
 from dpcore.spec.blocks import BlocksSpec
 from dpcore.spec.categories import BooleanSpec, CategoricalSpec
 from dpcore.spec.constraints import ConstraintSpec, PossibleSpec
@@ -38,6 +39,7 @@ _SECTIONS: Mapping[Place, type[BaseModel]] = {
     ("engine",): EngineSpec,
     ("workload",): WorkloadSpec,
     ("output",): OutputSpec,
+    ("about",): AboutSpec,
 }
 _EXAMPLES = {
     "dataset": "dataset: clinic-visits",
@@ -66,6 +68,8 @@ _EXAMPLES = {
     "share": "share: 0.1",
     "rows_of": "rows_of: patient_id",
     "constant": "constant: [sex, birth_year]",
+    "curators": "curators: [Health Office]",
+    "authors": "authors: [Ann Miller]",
 }
 _WANTED = {
     "int_type": "must be a whole number",
@@ -164,6 +168,14 @@ def _by_place(place: Place) -> str | None:  # noqa: PLR0911  a table of cases re
     )
 
 
+_FORMS = {
+    "order": "`order` must be two or more columns with <= between them, such as `admitted <= discharged`",
+    "sum": "`sum` must be a column, =, and two or more columns with + between them, such as `total = wages + bonus`",
+    "depends": "`depends` must be one or more columns, ->, and the column that they determine, such as `city -> state`",
+}
+"""What to write for a constraint that is one line of text."""
+
+
 def _in_constraint(place: Place) -> str | None:
     """Return the sentence for a place within `constraints`."""
     if len(place) == 1:
@@ -174,8 +186,8 @@ def _in_constraint(place: Place) -> str | None:
             if len(place) == 3
             else f"`{place[-1]}` must be a value, a list of values, or a range such as {{min: 0, max: 17}}"
         )
-    if place[2:3] == ("order",):
-        return "`order` must be two or more columns with <= between them, such as `admitted <= discharged`"
+    if len(place) > 2 and place[2] in _FORMS:
+        return _FORMS[str(place[2])]
     if place[2:3] == ("possible",) and place[3:] not in {(), ("columns",)}:
         return (
             "`rows` must be a list of rows, each a list with a value for every column, such as [[M, false], [F, true]]"

@@ -3,17 +3,14 @@
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dpcore.errors import UsageError
 from dpcore.ledger import EventKind, Ledger, open_ledger
 from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.release.dataset_folder import LATEST, is_release
-from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, one_line, read_manifest, read_regular, refuse_store_error
+from dpcore.release.integrity import MANIFEST, one_line, read_manifest, refuse_store_error
+from dpcore.release.listing import Listed, listed_in, pointed, readable
 from dpcore.release.withdrawal import Notice, read_notice, withdraw
 from dpcore.reporting.session_claims import beginnings
 from dpcore.spec import load_spec
@@ -22,25 +19,6 @@ from dpcore.steward.registry import SPEC_SUFFIXES, registered, registered_names
 progress = logging.getLogger("dpcore.progress")
 
 RELEASES = "releases"
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A release and what it promises.
-
-    Attributes:
-        name: Its name.
-        folder: Its folder.
-        manifest: Its manifest.
-        notice: Why and when it was withdrawn; None if it was not.
-        newest: Whether `latest.json` names it.
-    """
-
-    name: str
-    folder: AnyPath
-    manifest: dict[str, Any]
-    notice: Notice | None
-    newest: bool
 
 
 def dataset_folder(name: str) -> AnyPath:
@@ -53,7 +31,7 @@ def dataset_folder(name: str) -> AnyPath:
         UsageError: If there is no such dataset.
     """
     path = any_path(name)
-    with _readable(path):
+    with readable(path):
         found = path.is_dir()
     if found:
         return path.parent if (path / MANIFEST).exists() and not (path / LATEST).exists() else path
@@ -80,10 +58,10 @@ def latest(name: str) -> AnyPath:
         UsageError: If there is none.
     """
     folder = dataset_folder(name)
-    found = _pointed(folder)
+    found = pointed(folder)
     if found is None:
         raise UsageError(f"{one_line(folder)} holds no release yet; make one with: dpflow run SPEC")
-    with _readable(folder):
+    with readable(folder):
         there = is_release(folder, found)
     if not there:
         raise UsageError(
@@ -96,31 +74,7 @@ def latest(name: str) -> AnyPath:
 
 def listed(name: str) -> tuple[Listed, ...]:
     """Return the releases of a dataset, oldest first, withdrawn ones included."""
-    folder = dataset_folder(name)
-    newest = _pointed(folder)
-    with _readable(folder):
-        names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-        found = [
-            Listed(each, folder / each, _manifest(folder / each), read_notice(folder / each), each == newest)
-            for each in names
-            if is_release(folder, each)
-        ]
-    return tuple(sorted(found, key=_age))
-
-
-@contextmanager
-def _readable(folder: AnyPath) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"{one_line(folder)} cannot be read ({error.strerror}); check its permissions") from None
-
-
-def _age(each: Listed) -> tuple[str, int, str]:
-    """Return what orders releases by age: the second in which the run began, and then the version of the spec, which only grows."""
-    version = each.manifest.get("version")
-    number = version.get("number") if isinstance(version, dict) else None
-    return each.name.partition("-")[0], number if isinstance(number, int) else 0, each.name
+    return listed_in(dataset_folder(name))
 
 
 def withdraw_release(place: str, *, reason: str) -> tuple[Notice, AnyPath, bool]:
@@ -156,7 +110,7 @@ def withdraw_release(place: str, *, reason: str) -> tuple[Notice, AnyPath, bool]
 def _release_of(ledger: Ledger, place: str) -> tuple[str, AnyPath]:
     """Return the run that made a release, and the folder of the release."""
     path = any_path(place)
-    with _readable(path):
+    with readable(path):
         of_dataset, of_release = (path / LATEST).exists(), (path / MANIFEST).exists()
     if of_dataset:
         raise UsageError(
@@ -194,19 +148,3 @@ def _by_name(ledger: Ledger, name: str) -> tuple[str, AnyPath]:
             f"there is no release at {one_line(name)}, and none of this name in the ledger; see: dpflow releases DATASET"
         )
     return found
-
-
-def _pointed(folder: AnyPath) -> str | None:
-    """Return the name of the release that `latest.json` points to, or None if there is no such note."""
-    try:
-        return Path(str(json.loads(read_regular(folder / LATEST, limit=LARGEST_NOTE))["release"])).name
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        refuse_store_error(folder, error)
-        raise UsageError(f"{LATEST} in {one_line(folder)} cannot be read; see: dpflow ledger verify") from None
-
-
-def _manifest(release: AnyPath) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(read_manifest(release / MANIFEST))
-    return content

@@ -192,16 +192,16 @@ def checked_shape(columns: Columns, attributes: Mapping[str, Attribute]) -> tupl
     shape = tuple(attributes[column].size for column in columns)
     if prod(shape) > MOST_CELLS:
         raise SpecError(
-            f"{_named(columns)} have {prod(shape):,} combinations of cells, and a constraint may have at most {MOST_CELLS:,}; declare "
+            f"{names_of(columns)} have {prod(shape):,} combinations of cells, and a constraint may have at most {MOST_CELLS:,}; declare "
             "coarser columns, or name fewer in one constraint"
         )
     return shape
 
 
-def _named(columns: Columns) -> str:
+def names_of(columns: Columns) -> str:
     """Return the names of columns as a list for people.
 
-    >>> _named(("a", "b", "c"))
+    >>> names_of(("a", "b", "c"))
     '`a`, `b` and `c`'
     """
     quoted = [f"`{column}`" for column in columns]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpcore.errors import SpecError
 from dpcore.universe.attribute import Attribute
 from dpcore.universe.constraints import Columns, Constraint, Possible, Violations, checked_shape
-from dpcore.universe.extremes import Floats, cell_intervals, drawn_extremes, numbers
+from dpcore.universe.drawing import TRIES, Intervals, Places, draw_within, numbers_in, with_values
+from dpcore.universe.extremes import Floats, drawn_extremes, numbers
 from dpcore.universe.fine_days import FineDays
 from dpcore.universe.fine_numbers import FineNumber
 from dpcore.universe.leaves import Fine
@@ -28,13 +28,6 @@ from dpcore.universe.temporal import CalendarColumn, Date, Datetime
 
 MOST_CHAIN = 1 << 21
 """The most combinations of cells that columns may have which are ordered among each other."""
-
-TRIES = 20
-"""How often values are drawn again. What is left then is drawn one column after the other, which is always possible."""
-
-Places = npt.NDArray[Any]
-Intervals = Mapping[str, tuple[Places, Places]]
-"""For some columns, the places from which each row's value is drawn: the first one, and the one after the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,16 +153,13 @@ def in_order(
         The rows, and for each row whether its intervals allow an order at all. That is so if they are whole cells.
     """
     draws = _Draws(orders, intervals, {name: spread_of(attributes[name]) for name in intervals})
-    values = {name: _numbers(table.column(name)) for name in intervals}
+    values = {name: numbers_in(table.column(name)) for name in intervals}
     feasible = draws.feasible(values)
     rows = np.flatnonzero(draws.wrong(values) & feasible)
     if not len(rows):
         return table, feasible
     for name, places in draws.again(rows, values, rng).items():
-        place = table.schema.get_field_index(name)
-        table = table.set_column(
-            place, table.schema.field(place), _replaced(table.column(name), rows, draws.spreads[name], places)
-        )
+        table = with_values(table, name, rows, draws.spreads[name].value(places))
     return table, feasible
 
 
@@ -225,11 +215,8 @@ class _Draws:
 
     def _drawn(self, name: str, rows: npt.NDArray[np.intp], rng: np.random.Generator) -> Places:
         """Draw a place from each row's interval, by the distribution within its cell."""
-        spread, (start, stop) = self.spreads[name], (each[rows] for each in self.intervals[name])
-        before, after = spread.below(start), spread.below(stop)
-        places = spread.quantile(before + rng.random(len(rows)) * (after - before))
-        last = stop - 1 if spread.whole else np.nextafter(stop, -np.inf)
-        return np.asarray(np.clip(places, start, last))
+        start, stop = (each[rows] for each in self.intervals[name])
+        return draw_within(self.spreads[name], start, stop, rng)
 
     def _one_by_one(
         self, rows: npt.NDArray[np.intp], values: Mapping[str, Floats], rng: np.random.Generator
@@ -270,31 +257,3 @@ def _places_between(spread: Spread, start: Places, stop: Places, least: Floats, 
         last -= (numbers(spread.value(last)) > most) & (last > start)
         last += (numbers(spread.value(last + 1)) <= most) & (last < stop - 1)
     return first, last
-
-
-def row_intervals(attribute: Attribute, codes: npt.NDArray[np.integer[Any]]) -> tuple[Places, Places]:
-    """Return the interval of each row's cell. Rows without a declared cell get that of the first one, which nobody reads."""
-    start, stop = cell_intervals(attribute)
-    inside = np.where(codes < attribute.cells, codes, 0)
-    return start[inside], stop[inside]
-
-
-def _numbers(column: pa.ChunkedArray) -> Floats:
-    """Return a column as numbers; nulls are not a number."""
-    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
-    return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _replaced(column: pa.ChunkedArray, rows: npt.NDArray[np.intp], spread: Spread, places: Places) -> pa.ChunkedArray:
-    """Return a column with the values of these places in these rows. Nulls stay."""
-    values = spread.value(places)
-    if pa.types.is_integer(column.type):
-        values = values.astype(np.int64)
-    elif pa.types.is_timestamp(column.type):
-        values = values.astype("datetime64[us]")
-    mask = np.zeros(len(column), dtype=np.bool_)
-    mask[rows] = True
-    whole = column.combine_chunks()
-    replaced = pc.replace_with_mask(whole, pa.array(mask), pa.array(values, type=column.type))
-    return pa.chunked_array([pc.if_else(pc.is_null(whole), pa.scalar(None, type=column.type), replaced)])

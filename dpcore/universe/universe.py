@@ -14,8 +14,11 @@ import pyarrow as pa
 from dpcore.errors import SourceError, SpecError, UsageError
 from dpcore.universe.attribute import Attribute
 from dpcore.universe.constraints import Constraint, Possible
-from dpcore.universe.orders import Intervals, Order, in_order, refuse_large_chains, refuse_mixed_chains, row_intervals
+from dpcore.universe.dependencies import Depends, refuse_circles
+from dpcore.universe.drawing import Intervals, row_intervals
+from dpcore.universe.orders import Order, in_order, refuse_large_chains, refuse_mixed_chains
 from dpcore.universe.places import CompactCodes, SignedCodes, compact
+from dpcore.universe.sums import Sum, adding_up, refuse_shared_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,8 @@ class Universe:
         orders = [each for each in self.constraints if isinstance(each, Order)]
         refuse_mixed_chains(orders, self.attributes)
         refuse_large_chains(orders, self.attributes)
+        refuse_circles([each for each in self.constraints if isinstance(each, Depends)])
+        refuse_shared_columns([each for each in self.constraints if isinstance(each, Sum)], orders)
         for constraint in self.constraints:
             for columns, table in constraint.tables(self.attributes):
                 places = [self.names.index(column) for column in columns]
@@ -124,7 +129,7 @@ class Universe:
         return tuple(compact(codes, size=size) for codes, size in zip(columns, self.shape, strict=True)), keep
 
     def decode(self, codes: Sequence[npt.NDArray[np.integer[Any]]], rng: np.random.Generator) -> pa.Table:
-        """Draw a row of values for each row of codes, each within its cell. Values of columns in an order are drawn in this order."""
+        """Draw a row of values for each row of codes, each within its cell. Values satisfy the orders and sums of columns."""
         if len(codes) != len(self.attributes) or len({len(column) for column in codes}) != 1:
             raise UsageError(
                 f"decode needs {len(self.attributes)} arrays of codes of one length, one for each attribute"
@@ -132,9 +137,9 @@ class Universe:
         columns = [
             attribute.decode(column, rng) for attribute, column in zip(self.attributes.values(), codes, strict=True)
         ]
-        return self.in_order(pa.Table.from_arrays(columns, schema=self.schema), codes, rng)[0]
+        return self.satisfying(pa.Table.from_arrays(columns, schema=self.schema), codes, rng)[0]
 
-    def in_order(
+    def satisfying(
         self,
         table: pa.Table,
         codes: Sequence[npt.NDArray[np.integer[Any]]],
@@ -142,7 +147,7 @@ class Universe:
         *,
         within: Intervals = MappingProxyType({}),
     ) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
-        """Draw values again where drawn rows violate an order.
+        """Draw values again where drawn rows violate an order or a sum.
 
         Args:
             table: The rows.
@@ -151,18 +156,23 @@ class Universe:
             within: Parts of cells from which values of some columns must come.
 
         Returns:
-            The rows, and whether each row's cells, or parts of cells, allow an order. Whole cells always do.
+            The rows, and whether each row's cells, or parts of cells, allow all orders and sums. Whole possible cells always do.
         """
         orders = [each for each in self.constraints if isinstance(each, Order)]
-        if not orders:
-            return table, np.ones(table.num_rows, dtype=np.bool_)
+        sums = [each for each in self.constraints if isinstance(each, Sum)]
         places = {name: place for place, name in enumerate(self.names)}
-        named = dict.fromkeys(column for each in orders for column in each.columns)
         intervals = {
             name: within[name] if name in within else row_intervals(self.attributes[name], codes[places[name]])
-            for name in named
+            for name in dict.fromkeys(column for each in (*orders, *sums) for column in each.columns)
         }
-        return in_order(table, orders, intervals, attributes=self.attributes, rng=rng)
+        feasible = np.ones(table.num_rows, dtype=np.bool_)
+        if orders:
+            ordered = {column: intervals[column] for each in orders for column in each.columns}
+            table, feasible = in_order(table, orders, ordered, attributes=self.attributes, rng=rng)
+        for each in sums:
+            table, allowed = adding_up(table, each, intervals, attributes=self.attributes, rng=rng)
+            feasible &= allowed
+        return table, feasible
 
     def _refuse_incomplete(self, table: pa.Table | pa.RecordBatch) -> None:
         present = table.schema.names

@@ -1,4 +1,7 @@
-"""Events for automations: how much of an account is used, once that it has passed 80 % of its budget, and each release that was published."""
+"""Events for automations: how much of an account is used, once that it has passed 80 % of its budget, and each release that was published.
+
+Each dataset is also an asset of Prefect, and each release materializes it.
+"""
 
 import logging
 from contextlib import suppress
@@ -6,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from prefect.assets import Asset, AssetProperties
+from prefect.context import AssetContext
 from prefect.events import emit_event
 from prefect.exceptions import ObjectAlreadyExists
 from prefect.variables import Variable
@@ -18,6 +23,7 @@ from flows.pages.keys import key
 
 USED, PASSED = "dpflow.account.used", "dpflow.account.passed"
 PUBLISHED = "dpflow.release.published"
+MATERIALIZED = "prefect.asset.materialization.succeeded"
 _REMEMBERED = 20
 
 progress = logging.getLogger("dpcore.progress")
@@ -56,6 +62,9 @@ def announce(account: Account, balance: Balance, *, ledger: str) -> None:
 def announce_release(report: Report) -> None:
     """Emit, once, that a release was published, with its path and its statement of privacy. All of it is in the manifest, which is public.
 
+    A second event, with the same payload, materializes the dataset's asset. A task decorated with `materialize` would do so again each time
+    that its run is retried, and would have to know its dataset before it runs.
+
     The id is derived from the ledger and the run, which has one release. It is remembered like that of a crossing, so a run that is retried
     after it has published announces nothing again.
     """
@@ -73,7 +82,24 @@ def announce_release(report: Report) -> None:
     }
     resource = {"prefect.resource.id": f"dpflow.dataset.{dataset}", "prefect.resource.name": dataset}
     emit_event(PUBLISHED, resource=resource, payload=payload, id=published)
+    emit_event(
+        MATERIALIZED,
+        resource=AssetContext.asset_as_resource(dataset_asset(dataset)),
+        related=[AssetContext.related_materialized_by("dpflow")],
+        payload=payload,
+        id=uuid5(published, "asset"),
+    )
     _remember("published", dataset, published)
+
+
+def dataset_asset(dataset: str) -> Asset:
+    """Return the asset of a dataset. Its key holds for all its releases, wherever they lie, so that flows downstream can depend on it.
+
+    >>> dataset_asset("clinic-visits")
+    Asset(key='dpflow://clinic-visits')
+    """
+    description = "Synthetic rows with differential privacy. Each release states its promise in manifest.json."
+    return Asset(key=f"dpflow://{dataset}", properties=AssetProperties(name=dataset, description=description))
 
 
 def _announced(what: str, name: str) -> list[str]:

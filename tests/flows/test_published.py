@@ -29,14 +29,13 @@ def reader(path: str) -> str:
     return str(json.loads(Path(path, "manifest.json").read_text("utf-8"))["release"])
 
 
-def emitted(release: Path) -> list[dict[str, Any]]:
-    """Return what the server knows of the announcements of a release. Other tests may have published to a dataset of this name."""
+def emitted(release: Path, event: str, *, resource: str = "dpflow.dataset.visits") -> list[dict[str, Any]]:
+    """Return what the server knows of an event of a release. Other tests may have published to a dataset of this name."""
+    query = "SELECT resource, related, payload FROM events WHERE event = ? AND resource_id = ?"
     with closing(sqlite3.connect(DATABASE, uri=True)) as database:
-        found = database.execute(
-            "SELECT payload FROM events WHERE event = 'dpflow.release.published' AND instr(resource, 'dpflow.dataset.visits')"
-        )
-        told = [json.loads(payload) for (payload,) in found.fetchall()]
-    return [each for each in told if each["path"] == str(release)]
+        found = database.execute(query, (event, resource))
+        told = [dict(zip(("resource", "related", "payload"), map(json.loads, row), strict=True)) for row in found]
+    return [each for each in told if each["payload"]["path"] == str(release)]
 
 
 def eventually(found: Any) -> Any:
@@ -71,15 +70,26 @@ def test_each_release_is_announced_once_and_starts_the_deployment_of_its_reader(
             assert run.parameters == {"path": str(release)}
             assert run_flow(reader, flow_run=run, parameters=run.parameters) == release.name
             synthesize(str(workspace.spec), resume=outcome["run"])  # it is there already
-            assert sent.count(announcements.PUBLISHED) == 1
-            (told,) = eventually(lambda: emitted(release))
+            assert sent.count(announcements.PUBLISHED) == sent.count(announcements.MATERIALIZED) == 1
+            (told,) = eventually(lambda: emitted(release, "dpflow.release.published"))
+            (asset,) = eventually(
+                lambda: emitted(release, "prefect.asset.materialization.succeeded", resource="dpflow://visits")
+            )
         finally:
             client.delete_automation(automation)
     manifest = json.loads((release / "manifest.json").read_text("utf-8"))
-    assert told == {
-        "dataset": "visits",
-        "release": release.name,
-        "path": str(release),
-        "rows": manifest["rows"],
-        "privacy": manifest["privacy"],
-    }
+    assert asset["resource"]["prefect.resource.name"] == "visits"
+    roles = {each["prefect.resource.role"]: each["prefect.resource.id"] for each in asset["related"]}
+    assert roles["asset-materialized-by"] == "dpflow"
+    assert roles["flow-run"] == f"prefect.flow-run.{outcome['run']}"
+    assert (
+        told["payload"]
+        == asset["payload"]
+        == {
+            "dataset": "visits",
+            "release": release.name,
+            "path": str(release),
+            "rows": manifest["rows"],
+            "privacy": manifest["privacy"],
+        }
+    )

@@ -13,6 +13,7 @@ from dpcore.audit.cases.maxima import noisy_max
 from dpcore.audit.cases.means import bounded_mean
 from dpcore.audit.cases.measuring import measuring
 from dpcore.audit.cases.noise import gaussian, laplace, rounded
+from dpcore.audit.cases.persons import person_rows
 from dpcore.audit.cases.responses import randomized_response
 from dpcore.audit.cases.selections import exponential
 from dpcore.audit.cases.sparse_vectors import above_threshold, sparse_vector
@@ -41,6 +42,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "private-tree": private_tree,
     "measuring-step": measuring,
     "limit-choice": limits,
+    "person-rows": person_rows,
     "asking-step": asking,
     "gate-step": gates,
 }

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcore.release.card.elements import Markup, code, folded, heading, image, paragraph, table
+from dpcore.release.columns import sentence, words_about
 from dpcore.release.draft import Draft
 from dpcore.release.persons import PersonRows
 from dpcore.release.statement import Statement
-from dpcore.reporting.formatting import column_type
+from dpcore.reporting.formatting import at_most, column_type
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.plots import percent, rounds_plot, rounds_words
 from dpcore.universe import Attribute
@@ -19,8 +20,10 @@ FEW_ROUNDS = 12
 def values(draft: Draft) -> Iterator[Markup]:
     """Yield the columns and their possible values."""
     universe = draft.declaration.universe
+    about = {name: sentence(words) for name, words in words_about(draft.declaration.spec).items()}
+    heads = ("column", "type", "values", "meaning")[: 4 if any(about.values()) else 3]
     rows = [
-        (field.name, column_type(str(field.type)), _values(universe.attributes[field.name]))
+        (field.name, column_type(str(field.type)), _values(universe.attributes[field.name]), about[field.name])
         for field in universe.schema
     ]
     yield heading("The possible values")
@@ -32,7 +35,7 @@ def values(draft: Draft) -> Iterator[Markup]:
         )
     else:
         yield paragraph("The possible values of the columns were declared in advance, not taken from the data.")
-    yield table("The columns and their possible values", ("column", "type", "values"), rows)
+    yield table("The columns and their possible values", heads, [row[: len(heads)] for row in rows])
     if found:
         figures = ("cells", "counts", "noise", "share of the budget")
         prices = [
@@ -50,6 +53,20 @@ def values(draft: Draft) -> Iterator[Markup]:
             "noise, and the share of the run's budget spent"
         )
         yield table(caption, ("column", *figures), prices, right=figures)
+
+
+def functions(draft: Draft) -> Iterator[Markup]:
+    """Yield which columns determine others, and the functions that were learned."""
+    for each in draft.functions:
+        named = each.words.replace("->", "→")
+        yield heading(f"What determines {each.determined}")
+        yield paragraph(
+            f"Every row of this release obeys one function, {named}. It was learned from noisy counts, whose noise has a standard deviation of "
+            f"{each.noise:,.1f}, for {percent(each.spent)} of the budget. For {each.clear:,} of {len(each.rows):,} values, the largest count stood "
+            "out clearly; the others may be guesses."
+        )
+        listed = table(f"The learned function {named}", (*each.given, each.determined), each.rows[:_MOST_CELLS])
+        yield folded(f"The values of {each.determined}", [listed])
 
 
 def persons(made: PersonRows) -> Iterator[Markup]:
@@ -143,6 +160,20 @@ def receipt(statement: Statement) -> Iterator[Markup]:
         ("made by", ", ".join(f"{name} {number}" for name, number in statement.versions.items())),
     ]
     yield table("The receipt", ("what", "value"), rows)
+
+
+def parts(added: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
+    """Yield the releases that a merged release is the sum of. The ledger has recorded these, not the sum."""
+    yield heading("What was added")
+    yield paragraph(
+        "This release was computed from the published releases below, whose blocks are disjoint. Nothing was charged for it. Its model was "
+        "fitted to the sums of their measurements. The ledger has recorded each of them, and each can be checked by its own card."
+    )
+    rows = [
+        (each["release"], ", ".join(each["blocks"]), at_most(each["epsilon"]), each["manifest_sha256"])
+        for each in added
+    ]
+    yield table("The releases", ("release", "blocks", "epsilon", "sha256 of its manifest"), rows)
 
 
 def _values(attribute: Attribute) -> str:

@@ -74,7 +74,7 @@ def terms_of(
     """Return the terms of a run. Raise if its epsilon is too small, as the run would."""
     amount = amount_to_reserve(declaration, strategy, currency=currency, smallest=smallest)
     protection, single = declaration.protection, isinstance(declaration.strategy, PmwSpec)
-    left = 1 - declaration.discovering - declaration.checking
+    left = declaration.left
 
     def noise_of(share: Fraction) -> float:
         return _noise(int(amount * left * share), currency, protection=protection, single=single)

@@ -10,6 +10,7 @@ from typing import Any
 
 from dpcore.errors import DpflowError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
+from dpcore.runs.dependencies import function_noise
 from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, smallest_share, total_noise
 from dpcore.runs.person_sizes import size_noise
@@ -92,6 +93,16 @@ class PlannedPersons:
 
 
 @dataclass(frozen=True)
+class PlannedFunction:
+    """The counts by which the function of a dependency is learned: their number, their price as a share of the budget, and their noise."""
+
+    words: str
+    cells: int
+    share: float
+    noise: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """The plan of a run.
 
@@ -121,6 +132,7 @@ class Plan:
     expects: PlannedTotal | None
     persons: PlannedPersons | None
     discovers: tuple[PlannedDiscovery, ...]
+    depends: tuple[PlannedFunction, ...]
     first: tuple[PlannedColumn, ...]
     ranges: tuple[str, ...]
     rounds: PlannedRounds | None
@@ -173,6 +185,7 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
         expects=expects,
         persons=_persons(declaration, terms),
         discovers=planned_discovery(declaration, terms),
+        depends=tuple(_functions(declaration, terms)),
         first=first,
         ranges=tuple(name for name in declaration.spec.workload.ranges or () if has_levels(columns[name].size)),
         rounds=rounds,
@@ -258,6 +271,14 @@ def _persons(declaration: Declaration, terms: Terms) -> PlannedPersons | None:
     noise = size_noise(declaration, currency=terms.currency, amount=terms.amount)
     unit, share = declaration.protection.unit, float(declaration.grouping)
     return PlannedPersons(unit, declaration.constant, share=share, noise=noise)
+
+
+def _functions(declaration: Declaration, terms: Terms) -> Iterator[PlannedFunction]:
+    """Yield what the run learns about columns that determine others."""
+    for each in declaration.dependencies:
+        noise = function_noise(declaration, each, currency=terms.currency, amount=terms.amount)
+        cells = math.prod(declaration.universe.attributes[column].size for column in each.columns)
+        yield PlannedFunction(each.words, cells, share=float(each.share), noise=noise)
 
 
 def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...], poor: str | None) -> Iterator[str]:

@@ -4,7 +4,7 @@ Each row becomes at most one row, whatever the others hold. So the sensitivity o
 constraint is as private as the rows, and is neither counted nor told.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,11 +16,14 @@ import pyarrow.compute as pc
 from dpcore.universe import Attribute, Universe
 from dpcore.universe.attribute import DROPPED
 from dpcore.universe.constraints import Columns, Possible, Violations
-from dpcore.universe.extremes import drawn_extremes, fine_numbers, fine_places_from, fine_values
+from dpcore.universe.dependencies import Depends
+from dpcore.universe.extremes import cell_intervals, drawn_extremes, fine_numbers, fine_places_from, fine_values
+from dpcore.universe.fine_numbers import FineInteger
 from dpcore.universe.finest import Finest
 from dpcore.universe.leaves import Fine
 from dpcore.universe.orders import Order
 from dpcore.universe.places import SignedCodes
+from dpcore.universe.sums import Sum
 
 Rows = npt.NDArray[np.bool_]
 
@@ -101,6 +104,64 @@ def _read_numbers(reader: Attribute, codes: SignedCodes) -> tuple[npt.NDArray[np
 
 
 @dataclass(frozen=True, eq=False)
+class _SumRule:
+    """One column, the last one, is the sum of the others. Values are added up as finely as they are read, and cells by their extremes."""
+
+    columns: Columns
+    readers: tuple[Attribute, ...]
+    shift: int
+    violations: Violations
+
+    def violated(self, codes: Mapping[str, SignedCodes]) -> Rows:
+        """Tell which rows do not add up. A row with a null adds up."""
+        columns = [codes[column] for column in self.columns]
+        known = np.logical_and.reduce(
+            [(each >= 0) & (each < reader.cells) for reader, each in zip(self.readers, columns, strict=True)]
+        )
+        least, most = self._sums(columns[:-1])
+        low, high = _read_places(self.readers[-1], columns[-1])
+        return np.asarray(known & ((least > high) | (most < low)))
+
+    def repaired(self, codes: Mapping[str, SignedCodes], rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
+        """Return the code of a null, if the total has nulls; otherwise of the nearest value that adds up, -1 if there is none."""
+        reader = self.readers[-1]
+        if reader.missing_cell is not None:
+            return np.full(len(rows), reader.missing_cell, dtype=np.int64)
+        *terms, total = (codes[column][rows] for column in self.columns)
+        wanted = np.clip(_read_places(reader, total)[0], *self._sums(terms))
+        if isinstance(reader, Finest):
+            found = wanted - _first_place(reader)
+            return np.where((found >= 0) & (found < reader.cells), found, DROPPED)
+        start, stop = cell_intervals(reader)
+        found = np.searchsorted(start, wanted, side="right") - 1
+        return np.where((found >= 0) & (wanted < stop[-1]), found, DROPPED)
+
+    def _sums(self, terms: Sequence[SignedCodes]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the least and the greatest sum of the terms, as places of the total."""
+        ends = [_read_places(reader, each) for reader, each in zip(self.readers[:-1], terms, strict=True)]
+        least, most = (np.add.reduce(list(each)) + self.shift for each in zip(*ends, strict=True))
+        return least, most
+
+
+def _read_places(reader: Attribute, codes: SignedCodes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the first and the last place that a code stands for. Without a declared cell, that of the first one, which nobody reads."""
+    known = np.where((codes >= 0) & (codes < reader.cells), codes, 0).astype(np.int64)
+    if isinstance(reader, Finest):
+        places = known + _first_place(reader)
+        return places, places
+    start, stop = cell_intervals(reader)
+    return start[known], stop[known] - 1
+
+
+def _first_place(reader: Finest) -> int:
+    """Return the place of the lowest value, counted as `spread_of` counts: integers are their own places."""
+    return reader.column.minimum if isinstance(reader.column, FineInteger) else 0
+
+
+_Rule = _Table | _OrderRule | _SumRule
+
+
+@dataclass(frozen=True, eq=False)
 class Rules:
     """The constraints of a universe, as rules for private rows.
 
@@ -110,16 +171,23 @@ class Rules:
     """
 
     attributes: Mapping[str, Attribute]
-    rules: tuple[_Table | _OrderRule, ...]
+    rules: tuple[_Rule, ...]
 
     @classmethod
     def of(cls, universe: Universe) -> "Rules | None":
         """Return the rules of a universe; None if it has no constraints."""
-        rules: list[_Table | _OrderRule] = []
+        rules: list[_Rule] = []
         for constraint in universe.constraints:
+            if isinstance(constraint, Depends):
+                continue  # how rows are read must not depend on what a run has learned
             if isinstance(constraint, Order):
                 low, high = (_reader(universe.attributes[column]) for column in constraint.columns)
                 rules.append(_OrderRule(constraint.columns, (low, high), constraint.violations))
+                continue
+            if isinstance(constraint, Sum):
+                readers = tuple(_reader(universe.attributes[column]) for column in constraint.columns)
+                shift = constraint.shift(universe.attributes)
+                rules.append(_SumRule(constraint.columns, readers, shift, constraint.violations))
                 continue
             for columns, possible in constraint.tables(universe.attributes):
                 missing = universe.attributes[columns[-1]].missing_cell

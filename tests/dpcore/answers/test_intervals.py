@@ -44,8 +44,9 @@ def test_intervals_of_counts_cover_the_truth_and_those_of_the_standard_deviation
         merging, found = made.of(Query((Output("n", Count()),), keys=keys), level=0.95)
         truth = np.zeros([shape[column] for column in columns])
         np.add.at(truth, tuple(np.asarray(codes[column]) for column in columns), 1)
-        interval, differences = found[Count()], made.ensemble.differences(merging)[Count()]
-        value, deviation = made.ensemble.values(merging)[Count()], 1.96 * differences.std(axis=0, ddof=1)
+        values, every = made.ensemble.evaluated(merging)
+        interval, value, differences = found[Count()], values[Count()], every[Count()]
+        deviation = 1.96 * differences.std(axis=0, ddof=1)
         covered.append((interval.low <= truth.ravel()) & (truth.ravel() <= interval.high))
         by_deviation.append(np.abs(value - truth.ravel()) <= deviation)
         by_bias.append(np.abs(value - differences.mean(axis=0) - truth.ravel()) <= deviation)

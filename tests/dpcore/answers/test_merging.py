@@ -7,7 +7,7 @@ from benchmarks.questions import Generator
 from dpcore import answer
 from dpcore.answers.ensemble import Ensemble
 from dpcore.answers.evaluate import Prepared
-from dpcore.answers.merging import Merging, merged_by
+from dpcore.answers.merging import Merging, stacked
 from dpcore.answers.release import Release
 from dpcore.answers.sql import parse
 
@@ -20,7 +20,7 @@ def test_random_questions_have_the_same_numbers_on_classes_of_cells(kinds: Relea
         query = parse(generator.question().sql, kinds.universe, tables=("release",))
         plain, merging = Prepared(query, kinds.universe), Merging(query, kinds.universe)
         expected = plain.evaluate(kinds.model.marginal)
-        for number, values in ensemble.values(merging).items():
+        for number, values in ensemble.evaluated(merging)[0].items():
             assert np.allclose(values, expected[number], rtol=1e-6, atol=1e-6, equal_nan=True)
         axes = (
             {axis for number in query.numbers() for axis in merging.rows(number).axes}
@@ -50,10 +50,11 @@ def test_a_condition_at_the_edge_of_a_bin_cuts_no_cell(kinds: Release, condition
     column = kinds.universe.names.index(condition.split(maxsplit=1)[0])
     assert merging.is_cut(column) == cut
     assert len(set(merging.classes(column).tolist())) == classes
-    ((number, expected),) = plain.evaluate(kinds.model.marginal).items()
-    model = merged_by(kinds.model)
-    found = merging.evaluate(lambda axes: merging.marginal(model, axes))[number]
-    assert np.allclose(found, expected, rtol=1e-9)
+    (expected,) = plain.evaluate(kinds.model.marginal).values()
+    (found,) = merging.evaluate(
+        lambda axes: merging.marginal(lambda *classes: stacked([kinds.model], *classes), axes)
+    ).values()
+    assert np.allclose(found[0], expected, rtol=1e-9)
     assert 0 < expected[0] < kinds.model.total
     (basis,) = answer(kinds, f"select count(*) from release where {condition}")["count_basis"]
     assert (basis == "measured") == (not cut)

@@ -9,6 +9,8 @@ import pytest
 from dpcore.measurements import Measurement
 from dpcore.models import DenseModel, Evidence, FactoredModel, refine
 from dpcore.models.lifted import Grid, LiftedModel, key_of
+from dpcore.models.start import First
+from dpcore.models.trends import keep_trends
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
 from dpcore.zeros import Zeros
@@ -130,3 +132,40 @@ def test_functions_of_excluded_cells_stay_zero() -> None:
     assert not found[0, 1][~mask].any()
     assert found[0, 1][mask].any()
     assert math.isclose(float(model.marginal((0, 1)).sum()), evidence.total)
+
+
+@pytest.mark.parametrize("kind", ["dense", "factored"])
+def test_counts_that_are_excluded_decide_neither_about_trends_nor_about_a_start(kind: str) -> None:
+    ordered = np.arange(8)[:, None] <= np.arange(8)[None, :]
+    zeros, resolutions = Zeros({(0, 1): ordered}), Resolutions((8, 8))
+    rng = np.random.default_rng(5)
+    true = np.where(ordered, np.rint(4000 * np.exp(-np.abs(np.subtract.outer(np.arange(8), np.arange(8))))), 0)
+
+    def found(excluded: int) -> tuple[np.ndarray, tuple[float, int, int]]:
+        model = (
+            DenseModel((8, 8), total=1.0, zeros=zeros)
+            if kind == "dense"
+            else FactoredModel(resolutions, total=1.0, zeros=zeros)
+        )
+        evidence = Evidence()
+        evidence.add(Measurement("one", (0,), cell=None, values=true.sum(axis=1).astype(np.int64), noise=5.0))
+        evidence.add(Measurement("two", (1,), cell=None, values=true.sum(axis=0).astype(np.int64), noise=5.0))
+        base = refine(model, evidence, {}, tries=5)
+        noisy = np.where(ordered, true + noise, excluded).astype(np.int64)
+        pair = Measurement("three", (0, 1), cell=None, values=noisy, noise=5.0)
+        if isinstance(model, FactoredModel):
+            model.make_room([(0, 1)])
+        model.rescale(float(true.sum()))
+        with_pair = Evidence()
+        with_pair.add(pair)
+        error = First(model, base).error(with_pair)
+        given = {**base, (0, 1): np.zeros((8, 8))}
+        model.assign(given)
+        keep_trends(model, with_pair, given, resolutions=resolutions, orders={0: 8, 1: 8})
+        return model.marginal((0, 1)), error
+
+    noise = rng.normal(0, 5, (8, 8))
+    (marginal, error), (other, other_error) = found(0), found(-70)
+    assert error == other_error
+    assert error[1] == 36
+    assert np.allclose(marginal, other)

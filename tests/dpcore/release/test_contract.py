@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from docs.programs import manifest_schema
 from dpcore import synthesize
@@ -22,8 +23,17 @@ FACTS = Path(__file__).parents[2] / "facts"
 MORE = """\
   day: {type: date, min: 2025-01-01, max: 2025-12-31, every: month, missing: true}
   at: {type: datetime, min: 2025-01-01T00:00:00, max: 2025-01-02T00:00:00, every: hour}
-  cost: {type: number, edges: [0, 10, 100]}
+  cost: {type: number, edges: [0, 10, 100], description: "Price of the visit, <b>before</b> refunds", measured_in: EUR}
   grade: {type: categorical, values: [0.5, 1.5], outside: drop, missing: true}
+about:
+  title: Visits
+  description: Visits of patients
+  curators: [Health Office, Clinics of the North]
+  intended_use: Teaching
+  region: Nowhere
+  authors: [Ann Miller]
+  sector: Healthcare
+  sources: ["https://visits.example"]
 workload"""
 
 
@@ -79,7 +89,7 @@ def test_the_data_package_follows_the_official_schema_and_lists_every_file_with_
         content = (release / path).read_bytes()
         assert (each["bytes"], each["hash"]) == (len(content), f"sha256:{sha256(content).hexdigest()}")
     every = {each["path"] for each in read(release, "manifest.json")["files"]}
-    assert set(listed) == every - {"datapackage.json", "croissant.json"}
+    assert set(listed) == every - {"datapackage.json", "croissant.json", "deployment.yaml"}
     told["resources"][0]["schema"]["fields"][1]["type"] = "whole"
     assert list(validator.iter_errors(told))
 
@@ -130,3 +140,57 @@ def test_a_croissant_that_names_a_missing_file_is_refused_by_the_official_reader
 def test_the_croissant_has_the_hash_of_every_file(release: Path) -> None:
     for each in read(release, "croissant.json")["distribution"]:
         assert each["sha256"] == sha256((release / each["contentUrl"]).read_bytes()).hexdigest()
+
+
+def test_the_words_of_the_spec_about_a_column_are_with_the_column_wherever_a_reader_looks(release: Path) -> None:
+    words = {"description": "Price of the visit, <b>before</b> refunds", "unit": "EUR"}
+    schema = pq.read_schema(release / "data" / "part-00000.parquet")
+    assert schema.field("cost").metadata == {key.encode(): text.encode() for key, text in words.items()}
+    assert schema.field("age").metadata is None
+    fields = {each["name"]: each for each in read(release, "datapackage.json")["resources"][0]["schema"]["fields"]}
+    assert words.items() <= fields["cost"].items()
+    (field,) = (each for each in read(release, "croissant.json")["recordSet"][0]["field"] if each["name"] == "cost")
+    assert field["description"] == "Price of the visit, <b>before</b> refunds. Measured in EUR."
+    page = (release / "card.html").read_text(encoding="utf-8")
+    assert "Price of the visit, &lt;b&gt;before&lt;/b&gt; refunds. Measured in EUR." in page
+
+
+def entry_of(release: Path) -> tuple[dict[str, Any], jsonschema.Draft7Validator]:
+    entry = yaml.safe_load((release / "deployment.yaml").read_text(encoding="utf-8"))
+    facts = json.loads((FACTS / "deployments-registry.schema.json").read_text(encoding="utf-8"))
+    return entry, jsonschema.Draft7Validator(facts, format_checker=jsonschema.Draft7Validator.FORMAT_CHECKER)
+
+
+def test_the_entry_for_the_deployments_registry_follows_its_schema_and_promises_what_the_manifest_does(
+    release: Path,
+) -> None:
+    entry, validator = entry_of(release)
+    assert [error.message for error in validator.iter_errors(entry)] == []
+    told, privacy = entry["deployment"], read(release, "manifest.json")["privacy"]
+    assert (entry["url_slug"], entry["tier"]) == (
+        f"visits-health-office-clinics-of-the-north-{privacy_year(release)}",
+        2,
+    )
+    assert told["product"]["data_curators"] == ["Health Office", "Clinics of the North"]
+    stated = told["privacy_loss"]["privacy_parameters"]
+    assert stated["epsilon"] == privacy["epsilon"]
+    assert privacy["delta"] + privacy["sampler_delta"] <= stated["delta"] < privacy["delta"] * (1 + 1e-6)
+    assert told["privacy_loss"]["privacy_unit_description"] == (
+        "Neighbouring tables differ by adding or removing one person with all its rows, of which at most 2 count."
+    )
+    assert privacy["guarantee"] in told["privacy_loss"]["privacy_parameters_description"]
+    assert "release_type" not in told["model"], "nobody knows whether there will be another"
+    assert "deployment.yaml" in (release / "SHA256SUMS").read_text(encoding="utf-8")
+
+
+def privacy_year(release: Path) -> str:
+    return str(read(release, "manifest.json")["created"][:4])
+
+
+@pytest.mark.parametrize(
+    ("part", "value"), [("publication_date", "1/1/2026"), ("data_product_type", "Rows"), ("surprise", "x")]
+)
+def test_an_entry_that_the_registry_would_refuse_is_refused_here(release: Path, part: str, value: str) -> None:
+    entry, validator = entry_of(release)
+    entry["deployment"]["product"][part] = value
+    assert len(list(validator.iter_errors(entry))) == 1

@@ -1,5 +1,7 @@
 """Rows with ids: a person's constant values are drawn once, ids go on from chunk to chunk, and readers are warned."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -40,6 +42,12 @@ def test_sizes_that_the_constant_columns_do_not_allow_are_warned_about() -> None
     made, _ = written(persons(0, 0, 300), cells=50, rows=60)
     (warning,) = made.warnings()
     assert "so many combinations of values" in warning
+
+
+def test_sizes_that_too_few_rows_do_not_allow_are_not_blamed_on_constant_columns() -> None:
+    made, _ = written(replace(persons(0, 0, 300), constant=()), cells=50, rows=2, chunks=1)
+    (warning,) = made.warnings()
+    assert "the release has too few rows to give each who as many rows as were learned; publish more rows" in warning
 
 
 def test_numbers_of_persons_that_are_mostly_noise_are_warned_about() -> None:

@@ -20,6 +20,7 @@ from dpcore.release.dataset_folder import misplaced, point_latest, publication_n
 from dpcore.release.integrity import damage, walk
 from dpcore.release.ownership import owner_of
 from dpcore.release.signing import SIGNATURE, new_key
+from dpcore.release.verification import verify_release
 from dpcore.release.versions import release_before
 from dpcore.release.withdrawal import SIGN
 from dpcore.runs import synthesis
@@ -294,6 +295,12 @@ def opened_session(folder: ObjectPath, name: str) -> object:
         return newest_to_go_on_from(ledger, declaration, account=ledger.account("visits"), table=None)
 
 
+def verified(folder: ObjectPath, name: str) -> object:
+    found = verify_release(folder / name)
+    assert found.problems == ()
+    return found.files
+
+
 @pytest.mark.parametrize(
     ("read", "file", "error"),
     [
@@ -309,6 +316,9 @@ def opened_session(folder: ObjectPath, name: str) -> object:
         (point, "manifest.json", OSError),
         (before_the_next, "manifest.json", OutputError),
         (owner, "ledger.json", OutputError),
+        (verified, "manifest.json", UsageError),
+        (verified, "SHA256SUMS", UsageError),
+        (verified, "card.html", UsageError),
     ],
 )
 def test_a_store_that_fails_to_read_is_not_an_empty_store(
@@ -344,6 +354,31 @@ def test_a_store_that_fails_to_read_is_not_an_empty_store(
         assert read(folder, name) == expected  # it has failed only once
     if read in (opened_session, before_the_next):
         assert expected in {"first", name}
+
+
+def test_a_recipient_verifies_a_release_in_a_store_byte_for_byte(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_of(ADDRESS)
+    (name,) = complete(folder)
+    copy = ObjectPath(f"s3://{BUCKET}/copies") / name
+    for each in objects_in(folder / name):
+        (copy / each).write(content_of(folder / name / each))
+    code, text = said(capsys, "verify-release", str(copy))
+    assert (code, text.splitlines()[0]) == (0, f"release {name}: all 9 files are as published")
+    written = bytearray(content_of(copy / "card.html"))
+    written[100] ^= 1
+    (copy / "card.html").write(bytes(written))
+    (copy / "data" / "more.parquet").write(b"PAR1")
+    code, text = said(capsys, "verify-release", str(copy))
+    assert (code, text.splitlines()[0]) == (1, f"{copy} is not as published:")
+    assert {line.split()[0] for line in text.splitlines()[1:-1]} == {"card.html", "data/more.parquet"}
+    (copy / "manifest.json").unlink()
+    (copy / "SHA256SUMS").unlink()
+    code, text = said(capsys, "verify-release", str(copy))
+    assert (code, f"{copy} is not a release" in text) == (2, True)
+    code, text = said(capsys, "verify-release", "s3://key:secret@bucket/visits")
+    assert (code, "credentials belong into the environment" in text, "secret" in text) == (2, True, False)
 
 
 def test_the_life_of_releases_in_a_store(

@@ -73,6 +73,11 @@ COLUMNS = {"spec": {"universe": {"age": {"max": 9}}}, "universe": {}, "columns":
         ),
         ({"spec": {"universe": {"age": {"max": 9}}, "output": {"keep": 3, "path": "b"}, "analyst": "ann"}}, ()),
         ({"spec": {"universe": {"age": {"max": 9, "missing": True}}}}, ("universe.age.missing: added true",)),
+        ({"spec": {"universe": {"age": {"max": 9, "description": "Age at the visit"}}}}, ()),
+        (
+            {"spec": {"universe": {"age": {"max": 9, "measured_in": "year"}}}},
+            ('universe.age.measured_in: added "year"',),
+        ),
     ],
 )
 def test_what_changes_the_rows_is_told(tmp_path: Path, change: dict[str, Any], told: tuple[str, ...]) -> None:

@@ -195,6 +195,7 @@ def test_check_says_so_on_the_error_stream_and_ends_well(tmp_path: Path, capsys:
         raise NotImplementedError
 
     said = warnings(tmp_path, AGE, ("epsilon: 1.0", "epsilon: 30"))
+    (tmp_path / "visits.csv").touch()
     assert main(["check", str(tmp_path / "spec.yaml"), "--json"], runner=runner) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["warnings"] == list(said)
@@ -202,3 +203,9 @@ def test_check_says_so_on_the_error_stream_and_ends_well(tmp_path: Path, capsys:
     warnings(tmp_path)
     assert main(["check", str(tmp_path / "spec.yaml")], runner=runner) == 0
     assert capsys.readouterr().err == ""
+    (tmp_path / "visits.csv").unlink()
+    assert main(["check", str(tmp_path / "spec.yaml")], runner=runner) == 0
+    assert (
+        "warning: a run on this machine would be refused: source.path 'visits.csv' leads to no table"
+        in capsys.readouterr().err
+    )

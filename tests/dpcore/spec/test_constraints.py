@@ -1,10 +1,12 @@
 """`constraints` in a spec: read, checked with line and column, refused with an example, and part of the hash and the manifest."""
 
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from dpcore.errors import SpecError
+from dpcore.errors import SpecError, UsageError
 from dpcore.spec import Declaration, load_spec
 from dpcore.spec.described import restore_universe
 
@@ -77,6 +79,29 @@ def test_the_hash_includes_which_column_is_repaired(tmp_path: Path) -> None:
         ),
         ("  - {if: {sex: M}}\n", "11:5: `constraints[0]` needs `if` and `then` together"),
         ("  - {violations: drop}\n", "11:5: `constraints[0]` needs exactly one of `impossible`, `if` with `then`"),
+        ("  - sum: income = age\n", "11:5: `sum` must be a column, =, and two or more columns with + between them"),
+        ("  - sum: income = age + income\n", "11:5: this constraint names a column twice; name each column once"),
+        ("  - sum: income = age + rent\n", "11:5: `rent` is not a column of the universe"),
+        ("  - sum: income = age + sex\n", "11:5: `sex` has no whole steps to add up"),
+        ("  - depends: sex\n", "11:5: `depends` must be one or more columns, ->, and the column that they determine"),
+        ("  - depends: city -> sex\n", "11:5: `city` is not a column of the universe; declare it or remove it"),
+        ("  - depends: sex -> sex\n", "11:5: this constraint names a column twice; name each column once"),
+        (
+            "  - depends: sex -> relation\n  - depends: relation -> sex\n",
+            "12:5: the dependencies of `sex` and `relation` form a circle; remove one of them, or list the pairs",
+        ),
+        ("  - depends: sex -> age\n", "11:5: the bins of `age` have several values, so nothing determines one of them"),
+        ("  - depends: income -> sex\n", "11:5: `income` has full resolution, and this constraint needs its cells"),
+        ("  - depends: code -> sex\n", "11:5: the cells of `code` are discovered, so they are not known yet"),
+        (
+            "  - {depends: relation -> sex, violations: repair}\n",
+            "11:5: `constraints[0]` cannot have `violations`: the function of `depends` is learned with noise",
+        ),
+        ("  - {impossible: {sex: M, pregnant: true}, share: 0.1}\n", "has a `share`, but only `depends` costs budget"),
+        (
+            "  - {depends: relation -> sex, share: 0.5}\n  - {depends: relation -> pregnant, share: 0.4}\n",
+            "10:1: all that is learned before the release takes",
+        ),
         ("  - {if: {sex: M}, then: {sex: F}}\n", "has `sex` in both `if` and `then`"),
         ("  - possible: {columns: [sex, relation], rows: [[F]]}\n", "has 2 columns, but row 1 has 1 values"),
         ("  - possible: {columns: [sex, relation], rows: 3}\n", "`rows` must be a list of rows"),
@@ -130,3 +155,36 @@ def test_ordered_columns_with_too_many_cells_together_are_refused_before_memory_
     assert load_spec(dated(tmp_path, "abc", "", "a <= b <= c"), with_table=True)
     with pytest.raises(SpecError, match="the ordered columns `a`, `b`, `c`, `d` have 16,777,216 combinations"):
         load_spec(dated(tmp_path, "abcde", "", "a <= b <= c <= d <= e"), with_table=True)
+
+
+def test_dependencies_are_read_and_restored_with_their_functions(tmp_path: Path) -> None:
+    made = load(tmp_path, "  - depends: sex, pregnant->relation\n  - {depends: age -> sex, share: 0.02}\n")
+    first, second = made.dependencies
+    assert (first.given, first.determined, second.given, second.determined) == (
+        ("sex", "pregnant"),
+        "relation",
+        ("age",),
+        "sex",
+    )
+    assert made.relating == Fraction(7, 100)
+    columns = made.universe.attributes
+    learned = [replace(first, codes=(0, 0, 1, 2)), replace(second, codes=(1, -1, *[0] * 18))]
+    written = made.spec.model_dump(mode="json")
+    rows = [{"rows": each.rows(columns)} for each in learned]
+    parts = {"described": {}, "discovered": [{"column": "code"}], "constraints": written["constraints"]}
+    again = restore_universe(written["universe"], **parts, dependencies=rows)
+    assert again.constraints == tuple(learned)
+    for damaged in ([], rows[:1], rows[::-1], [{"rows": [("F", "true", "nephew")]}, rows[1]]):
+        with pytest.raises(UsageError, match="copy the release again"):
+            restore_universe(written["universe"], **parts, dependencies=damaged)
+
+
+def test_sums_are_read_and_a_column_of_one_is_in_no_order(tmp_path: Path) -> None:
+    more = HEAD + "  rent: {type: integer, min: 0, max: 9999}\n"
+    path = tmp_path / "spec.yaml"
+    path.write_text(more + "constraints:\n  - {sum: income=rent + age, violations: repair}\n", encoding="utf-8")
+    (made,) = load_spec(path, with_table=True).universe.constraints
+    assert made.columns == ("rent", "age", "income")
+    path.write_text(more + "constraints:\n  - sum: income = rent + age\n  - order: age <= income\n", encoding="utf-8")
+    with pytest.raises(SpecError, match=":13:5: `age` is in a sum, so it cannot be in another sum or in an order"):
+        load_spec(path, with_table=True)

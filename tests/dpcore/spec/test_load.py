@@ -113,6 +113,14 @@ outputs: {path: releases}
         (("every: month", 'every: month, format: ["%d/%m/%Y", "%m/%d/%Y"]'), "format:", "different days"),
         (("every: month", "every: month, format: []"), "format:", "or a list of them"),
         (("every: month", "every: month, format: 3"), "format:", "or a list of them"),
+        (("width: 10", 'width: 10, description: "in\\tyears"'), "description:", "cannot be printed, such as tabs"),
+        (("width: 10", 'width: 10, measured_in: ""'), "measured_in:", "is empty; write a sentence, or remove the key"),
+        (("width: 10", f"width: 10, description: {'a' * 1001}"), "description:", "use at most 1,000 characters"),
+        (("values: [F, M]", "values: [F, M], measured_in: EUR"), "measured_in:", "the keys here are description, discover"),
+        (("workload: {marginals: 2}", "about: {title: Visits}"), "about:", "`curators` is missing; write `curators: [Health Office]`"),
+        (("workload: {marginals: 2}", "about: {titel: Visits}"), "titel:", "did you mean `title`?"),
+        (("workload: {marginals: 2}", "about: {sector: Health}"), "sector:", "must be one of 'Technology'"),
+        (("workload: {marginals: 2}", "about: {authors: Ann}"), "authors:", "must be a list such as [a, b]"),
         (("type: integer", "type: intger"), "age: {", "did you mean `integer`"),
         (("type: integer, ", ""), "age: {", "`type` must be one of"),
         (("width: 10", "width: 0"), "width:", "must be >= 1"),
@@ -217,6 +225,13 @@ def test_countries_are_not_booleans_and_small_numbers_are_numbers(tmp_path: Path
     assert load_spec(write(tmp_path, text)).universe.attributes["sex"].labels[:4] == ("NO", "yes", "on", "y")
 
 
+def test_edges_between_decimal_numbers_are_short(tmp_path: Path) -> None:
+    declared = load_spec(
+        write(tmp_path, GOOD.replace("min: 0, max: 100, bins: 4", "min: 16.3, max: 52864.7, bins: 20"))
+    )
+    assert declared.universe.attributes["cost"].labels[1] == "[2658.72, 5301.14)"
+
+
 def test_values_from_a_file_are_relative_to_the_spec_and_part_of_the_digest(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD.replace("values: [F, M]", "values_from: sex.txt"))
     (tmp_path / "sex.txt").write_text("F\n\nM\n", encoding="utf-8")
@@ -284,7 +299,7 @@ def test_each_key_of_a_workload_is_part_of_the_digest(tmp_path: Path) -> None:
 def test_the_schema_is_json_and_names_every_key() -> None:
     schema = json.loads(json.dumps(json_schema()))
     keys = {"dataset", "source", "privacy", "blocks", "universe", "constraints", "workload", "strategy", "output"}
-    keys |= {"engine", "prior", "persons"}
+    keys |= {"engine", "prior", "persons", "about"}
     assert set(schema["properties"]) == keys | {"analyst", "purpose"}
 
 

@@ -11,6 +11,8 @@ from dpcore.tables.ingest import Coding, Draws
 from dpcore.tables.ingest.violations import Rules
 from dpcore.universe import Boolean, Categorical, Integer, Universe
 from dpcore.universe.constraints import Condition, Constraint, Implication, Listed, Violations
+from dpcore.universe.fine_numbers import FineInteger
+from dpcore.universe.sums import Sum
 
 BY_ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE, weight=None, row_weight=1)
 ATTRIBUTES = {
@@ -121,3 +123,35 @@ def test_a_row_becomes_at_most_one_possible_row_whatever_the_others_are(
 
 def test_a_universe_without_constraints_has_no_rules() -> None:
     assert Rules.of(Universe(ATTRIBUTES)) is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "missing", "totals"),
+    [
+        (Violations.DROP, False, [30]),  # and what adds up within bins counts, too
+        (Violations.REPAIR, False, [30, 25]),  # 70 + 80 is more than any total
+        (Violations.REPAIR, True, [30, None, None]),
+    ],
+)
+def test_rows_that_do_not_add_up_are_dropped_or_get_another_total(
+    policy: Violations, missing: bool, totals: list[int | None]
+) -> None:
+    fine = {"minimum": 0, "maximum": 99}
+    columns = {"a": FineInteger(**fine), "b": FineInteger(**fine), "c": FineInteger(**fine, missing=missing)}
+    whole = Universe(columns, (Sum(total="c", terms=("a", "b"), violations=policy),))
+    cells = Universe({**columns, "c": columns["c"].cut_at(range(1, 100))})  # one for each value
+    batch = pa.RecordBatch.from_pydict({"a": [10, 10, 70], "b": [20, 15, 80], "c": [30, 99, 3]})
+    coding = Coding(universe=cells, protection=BY_ROW, window=None, rules=Rules.of(whole))
+    made = coding.code(batch, draws=Draws(bytes(32)), piece=0, start=0)
+    assert [None if code == 100 else code for code in made.codes[2].tolist()] == totals
+
+
+def test_rows_in_bins_add_up_if_some_values_of_their_bins_do() -> None:
+    fives = Integer(minimum=0, maximum=99, width=5)
+    rows = {"a": [10, 10, None], "b": [20, 15, 3], "c": [31, 60, 3]}
+    for policy, codes in ((Violations.DROP, [6, 0]), (Violations.REPAIR, [6, 6, 0])):
+        columns = {"a": Integer(minimum=0, maximum=99, width=5, missing=True), "b": fives, "c": fives}
+        whole = Universe(columns, (Sum(total="c", terms=("a", "b"), violations=policy),))
+        coding = Coding(universe=whole, protection=BY_ROW, window=None, rules=Rules.of(whole))
+        made = coding.code(pa.RecordBatch.from_pydict(rows), draws=Draws(bytes(32)), piece=0, start=0)
+        assert made.codes[2].tolist() == codes

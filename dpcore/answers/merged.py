@@ -1,0 +1,176 @@
+"""Write the sum of a series as a release of its own: rows, measurements, card and manifest, in a folder outside of the dataset's.
+
+No run makes it, and the ledger does not know it: it is computed from published releases alone, and nothing is charged. Its manifest names the
+releases that were added, with their hashes.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pydantic import TypeAdapter, ValidationError
+
+from dpcore.answers.judging import judge
+from dpcore.answers.query import Count, Output, Query, terms
+from dpcore.answers.release import Release, open_release
+from dpcore.answers.series import Member, Series, named_blocks
+from dpcore.answers.summed import summed_release
+from dpcore.answers.uncertainty import restored, uncertainty_table, writing_options
+from dpcore.descent import Finding
+from dpcore.errors import UsageError
+from dpcore.release.draft import Draft, Judgement, SyntheticRows
+from dpcore.release.integrity import one_line
+from dpcore.release.publishing import Published, write_folder
+from dpcore.release.summed_statement import state_sum
+from dpcore.spec import Declaration
+from dpcore.spec.release import ReleaseSpec
+from dpcore.universe import Categorical
+from dpcore.workload import Workload
+
+_FINDINGS: TypeAdapter[tuple[Finding, ...]] = TypeAdapter(tuple[Finding, ...])
+
+
+def merge(series: Series, folder: Path, *, where: str | None = None) -> Published:
+    """Write the sum of a series, or of some of its blocks, to a new folder.
+
+    Args:
+        series: The series.
+        folder: The folder of the new release, which must not exist.
+        where: Which blocks, as a condition on the column that decides them; None for all of them.
+
+    Raises:
+        UsageError: If the releases cannot be added, or the folder is taken or lies among them.
+        OutputError: If it cannot be written.
+    """
+    members, missing = _chosen(series, where)
+    _refuse_place(folder, members)
+    releases = [open_release(each.folder) for each in members]
+    total = summed_release(releases)
+    return write_folder(_draft(releases, total, name=folder.name, missing=missing), folder)
+
+
+def _refuse_place(folder: Path, members: Sequence[Member]) -> None:
+    for each in members:
+        if isinstance(each.folder, Path) and folder.resolve().is_relative_to(each.folder.resolve().parent):
+            raise UsageError(
+                f"{one_line(folder)} lies among the releases that are added, where a reader would count their rows twice; choose a folder "
+                "elsewhere"
+            )
+    if folder.exists():
+        raise UsageError(f"{one_line(folder)} already exists; choose a new folder")
+
+
+def _chosen(series: Series, where: str | None) -> tuple[list[Member], list[str]]:
+    """Return the releases to add. A condition may only be on whole releases."""
+    from dpcore.answers.sql import parse_condition  # noqa: PLC0415  the parser takes long to import
+
+    query = Query((Output("n", Count()),))
+    if where is not None:
+        universe = series.universe
+        query = replace(query, where=parse_condition(where, universe, tables=("release", series.dataset)))
+        column = universe.names.index(series.calendar.column)
+        if any(term.column != column for term in terms(query.where)):
+            raise UsageError(
+                f"a merged release has all rows of its blocks; use {one_line(series.calendar.column)} alone in the condition"
+            )
+    periods = series.periods(query)
+    members, missing = series.chosen(periods, query)
+    for each in members:
+        periods.without(query, each.blocks, release=each.folder.name)  # raises if the condition divides its rows
+    if len(members) == 1:
+        raise UsageError(
+            f"only {one_line(members[0].folder.name)} covers these blocks, so there is nothing to add; use that release"
+        )
+    return members, missing
+
+
+def _draft(releases: Sequence[Release], total: Release, *, name: str, missing: Sequence[str]) -> Draft:
+    manifest, known = releases[-1].manifest, total.known
+    if known is None:
+        raise TypeError("a sum without replicates")
+    declaration = _declaration(manifest, total)
+    in_order = [each.manifest["privacy"] for each in sorted(releases, key=lambda each: each.folder.name)]
+    count, seed = max(0, round(total.model.total)), _seed(releases)
+    statement = state_sum(in_order)
+    wanted = declaration.spec.output.rows
+    count = count if wanted == "noisy" else wanted
+
+    def uncertainty(most_bytes: int) -> tuple[pa.Table, dict[str, Any]]:
+        table = uncertainty_table(known, total.measurements, most_bytes=most_bytes)
+        return table, writing_options(table)
+
+    return Draft(
+        declaration=declaration,
+        rows=SyntheticRows(count, chunks=lambda: total.model.row_chunks(count, rng=np.random.default_rng([seed, 1]))),
+        measurements=total.measurements,
+        resolutions=total.resolutions,
+        rounds=(),
+        statement=statement,
+        name=name,
+        seed=seed,
+        findings=_findings(total),
+        warnings=tuple(_warnings(releases, missing)),
+        uncertainty=uncertainty,
+        judge=partial(_judged, total, declaration.workload),
+        start=total.start,
+        parts=tuple(map(_part, releases)),
+    )
+
+
+def _declaration(manifest: Mapping[str, Any], total: Release) -> Declaration:
+    """Return the spec of the last release with the columns of the sum. It has no blocks and no persons of its own."""
+    try:
+        spec = ReleaseSpec.model_validate({**manifest["spec"], "blocks": None, "persons": None, "prior": None})
+    except ValidationError:
+        raise UsageError("the spec in the manifest of the last release is damaged; copy the release again") from None
+    digest, workload = manifest["privacy"]["spec_sha256"], spec.workload.over(total.universe)
+    return Declaration(Path("merged.yaml"), spec, total.universe, workload, digest)
+
+
+def _judged(total: Release, workload: Workload, table: pa.Table) -> Judgement:
+    return judge(replace(total, known=restored(table, total.measurements)), workload)
+
+
+def _findings(total: Release) -> tuple[Finding, ...]:
+    """Return what was found in the columns of the sum: of categories, those of all releases."""
+    return tuple(map(partial(_joined, total), _FINDINGS.validate_python(total.manifest["discovered"])))
+
+
+def _joined(total: Release, finding: Finding) -> Finding:
+    attribute = total.universe.attributes[finding.column]
+    if not isinstance(attribute, Categorical) or not finding.found:
+        return finding
+    values = tuple(map(str, attribute.values))
+    return replace(finding, found=len(values), cells=(*values, *finding.cells[finding.found :]))
+
+
+def _warnings(releases: Sequence[Release], missing: Sequence[str]) -> list[str]:
+    """Return what a reader of the sum should know, and what readers of its parts were told."""
+    told = [f"no release covers {named_blocks(missing)}, so the rows of that time are missing"] if missing else []
+    if any(each.manifest.get("persons") for each in releases):
+        told.append("the rows of one synthetic person are not kept together in a merged release")
+    return list(dict.fromkeys([*told, *(warning for each in releases for warning in each.manifest["warnings"])]))
+
+
+def _part(release: Release) -> dict[str, Any]:
+    """Describe a release in the manifest of the sum."""
+    privacy = release.manifest["privacy"]
+    return {
+        "release": release.manifest["release"],
+        "manifest_sha256": release.manifest_sha256,
+        "run": privacy["run"],
+        "blocks": privacy["blocks"]["names"],
+        "epsilon": privacy["epsilon"],
+        "delta": privacy["delta"],
+    }
+
+
+def _seed(releases: Sequence[Release]) -> int:
+    """Return a public seed: the rows of a sum follow from its parts."""
+    digest = hashlib.sha256("\n".join(each.manifest_sha256 for each in releases).encode()).digest()
+    return int.from_bytes(digest[:8])

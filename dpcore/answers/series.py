@@ -1,0 +1,244 @@
+"""A series: releases of one dataset that cover disjoint blocks of it. A question about several of them is answered from their sum.
+
+Which releases are read is a public rule: of the releases that are not withdrawn and cover a block that the question needs, from the newest to
+the oldest, each one that shares no block with those chosen before. So no row counts twice.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import pandas as pd
+from pydantic import ValidationError
+
+from dpcore.answers.intervals import Intervals, checked_level
+from dpcore.answers.joined import joined_attribute
+from dpcore.answers.periods import Periods
+from dpcore.answers.query import Query
+from dpcore.answers.release import open_release, universe_of
+from dpcore.answers.stacked import Part, stacked_frame
+from dpcore.answers.summed import summed_release
+from dpcore.errors import UsageError
+from dpcore.object_store import AnyPath, any_path
+from dpcore.release.integrity import one_line
+from dpcore.release.listing import Listed, listed_in, pointed
+from dpcore.spec.blocks import BlocksSpec
+from dpcore.universe import Attribute, Categorical, Date, Every, Universe
+from dpcore.universe.blocks import Calendar, TimeBlock
+
+progress = logging.getLogger("dpcore.progress")
+
+MOST_NAMED = 6
+"""Of more blocks, only the first and the last are named."""
+FEW = 3
+"""At most so many releases are named one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A release of a series, its columns and its blocks."""
+
+    folder: AnyPath
+    universe: Universe
+    blocks: tuple[TimeBlock, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """The releases of a dataset that are not withdrawn, and how its rows are divided into blocks. Keep it for several questions.
+
+    Attributes:
+        dataset: The dataset.
+        calendar: Divides rows into blocks.
+        members: The releases, the newest first.
+        sums: What questions have been answered from, by the names of the releases.
+    """
+
+    dataset: str
+    calendar: Calendar
+    members: tuple[Member, ...]
+    sums: dict[tuple[str, ...], Intervals] = field(default_factory=dict)
+
+    @property
+    def has_column(self) -> bool:
+        """Whether the column that decides the blocks was released."""
+        return self.calendar.column in self.members[0].universe.names
+
+    @property
+    def universe(self) -> Universe:
+        """The columns that questions may use: those of the newest release, with the categories of all, and the one that decides the blocks."""
+        found = {
+            name: _with_all_values(name, newest, [each.universe.attributes.get(name) for each in self.members])
+            for name, newest in self.members[0].universe.attributes.items()
+        }
+        if not self.has_column:
+            found[self.calendar.column] = Date(minimum=date.min, maximum=date.max, every=Every.YEAR)
+        return Universe(found)
+
+    def periods(self, query: Query) -> Periods:
+        """Return the days that matter to a question about the columns of `universe`."""
+        universe, column = self.universe, self.calendar.column
+        position, attribute = universe.names.index(column), universe.attributes[column]
+        return Periods.of(self.calendar, query, position, attribute=attribute, published=self._published)
+
+    def chosen(self, periods: Periods, query: Query) -> tuple[list[Member], list[str]]:
+        """Return the releases that a question is answered from, in the order of their blocks, and the blocks that it needs besides.
+
+        Raises:
+            UsageError: If no release covers a block that the question needs.
+        """
+        taken: list[Member] = []
+        covered: set[str] = set()
+        for each in self.members:
+            names = {block.name for block in each.blocks}
+            if not names & covered and any(periods.may_hold(query.where, block) for block in each.blocks):
+                taken.append(each)
+                covered |= names
+        if not taken:
+            published = named_blocks(block.name for block in sorted({*self._published}))
+            raise UsageError(
+                f"no release of {one_line(self.dataset)} covers the time that the question asks about; published: {published}"
+            )
+        missing = [name for name in periods.needed(query.where) if name not in covered]
+        return sorted(taken, key=lambda each: each.blocks), missing
+
+    @property
+    def _published(self) -> Iterable[TimeBlock]:
+        return (block for each in self.members for block in each.blocks)
+
+    def answer(self, text: str, *, level: float) -> pd.DataFrame:
+        """Answer a question. See `dpcore.answer`."""
+        from dpcore.answers.sql import parse  # noqa: PLC0415  the parser takes longer to import than an answer
+
+        universe = self.universe
+        query = parse(text, universe, tables=("release", "series", self.dataset))
+        checked_level(level)
+        periods = self.periods(query)
+        chosen, missing = self.chosen(periods, query)
+        divided = [(query, (), chosen)] if self.has_column else _divided(query, periods, chosen)
+        self._tell(chosen, missing)
+        parts = [Part(*self._intervals(each).of(asked, level=level), removed) for asked, removed, each in divided]
+        frame = stacked_frame(query, parts, position=periods.position)
+        frame.attrs |= {"releases": [each.folder.name for each in chosen], "missing_blocks": missing}
+        return frame
+
+    def _intervals(self, members: Sequence[Member]) -> Intervals:
+        """Return the intervals of the sum of some releases, which is made once."""
+        names = tuple(each.folder.name for each in members)
+        if names not in self.sums:
+            if len(members) > 1:
+                progress.info("fitting a model to the sum of %d releases, %s", len(members), _span(members))
+            self.sums[names] = Intervals(summed_release([open_release(each.folder) for each in members]))
+        return self.sums[names]
+
+    def _tell(self, chosen: Sequence[Member], missing: Sequence[str]) -> None:
+        """Say what the answer was made from, and what it lacks."""
+        if len(chosen) <= FEW:
+            for each in chosen:
+                progress.info("answering from %s: %s", one_line(each.folder.name), _span([each]))
+        else:
+            progress.info("answering from %d releases, one or more blocks each: %s", len(chosen), _span(chosen))
+        if missing:
+            progress.warning(
+                "warning: no release covers %s, so the answer is about the other blocks only", named_blocks(missing)
+            )
+        for name in self.members[0].universe.names:
+            found = {each.universe.attributes.get(name) for each in chosen}
+            if len({each.values for each in found if isinstance(each, Categorical)}) > 1:
+                progress.warning(
+                    "warning: the releases have found different values of %s; in a release that has not found a value, its rows count as "
+                    "other",
+                    one_line(name),
+                )
+
+
+def open_series(folder: str | AnyPath) -> Series | None:
+    """Return the series in the folder of a dataset; None if it is not such a folder, or its newest release does not cover blocks.
+
+    Raises:
+        UsageError: If its releases divide rows differently, or cannot be read.
+    """
+    path = any_path(folder)
+    if pointed(path) is None:
+        return None
+    live = [each for each in reversed(listed_in(path)) if each.notice is None]
+    if not live or not _blocks(live[0].manifest):
+        return None
+    by = _blocks(live[0].manifest).get("by")
+    if any(_blocks(each.manifest).get("by") != by for each in live):
+        raise UsageError(
+            f"the releases in {one_line(path)} divide rows into blocks in different ways, so they cannot be added; name one release"
+        )
+    calendar = _calendar(live[0])
+    members = tuple(
+        Member(
+            each.folder,
+            universe_of(each.manifest, each.folder),
+            tuple(sorted(calendar.block(name) for name in _blocks(each.manifest)["names"])),
+        )
+        for each in live
+    )
+    return Series(str(live[0].manifest["dataset"]), calendar, members)
+
+
+def _blocks(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    privacy = manifest.get("privacy")
+    return (privacy.get("blocks") if isinstance(privacy, dict) else None) or {}
+
+
+def _calendar(newest: Listed) -> Calendar:
+    """Return how the newest release divides rows into blocks. Without a declared start, no period is too early."""
+    try:
+        spec = BlocksSpec.model_validate(newest.manifest["spec"]["blocks"])
+    except (ValidationError, KeyError, TypeError):
+        raise UsageError(
+            f"the spec in the manifest of {one_line(newest.folder)} is damaged; copy the release again"
+        ) from None
+    formats = tuple(spec.format or ())
+    return Calendar(
+        spec.column,
+        Every(spec.every),
+        start=spec.start or date.min,
+        arrived=spec.arrived,
+        grace_days=spec.grace_days,
+        formats=formats,
+    )
+
+
+def _with_all_values(name: str, newest: Attribute, others: Sequence[Attribute | None]) -> Attribute:
+    """Return a column with the categories that any release has found."""
+    if not isinstance(newest, Categorical):
+        return newest
+    alike = [each for each in others if isinstance(each, Categorical) and each.missing == newest.missing]
+    return joined_attribute(name, [*alike, newest])
+
+
+def _divided(
+    query: Query, periods: Periods, chosen: Sequence[Member]
+) -> list[tuple[Query, tuple[Any, ...], list[Member]]]:
+    """Divide a question about a column that was not released: by the values that it has in each release."""
+    found: list[tuple[Query, tuple[Any, ...], list[Member]]] = []
+    for each in chosen:
+        asked, removed = periods.without(query, each.blocks, release=each.folder.name)
+        same = [part for part in found if part[:2] == (asked, removed)]
+        if same:
+            same[0][2].append(each)
+        else:
+            found.append((asked, removed, [each]))
+    return found
+
+
+def _span(members: Sequence[Member]) -> str:
+    return named_blocks(block.name for each in members for block in each.blocks)
+
+
+def named_blocks(names: Iterable[str]) -> str:
+    """Name some blocks in a sentence.
+
+    >>> named_blocks(["2026-01"]), named_blocks(f"2026-{month:02}" for month in range(1, 13))
+    ('2026-01', '2026-01 ... 2026-12 (12 blocks)')
+    """
+    every = [one_line(name) for name in names]
+    return ", ".join(every) if len(every) <= MOST_NAMED else f"{every[0]} ... {every[-1]} ({len(every):,} blocks)"

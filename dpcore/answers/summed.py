@@ -1,0 +1,222 @@
+"""Add releases of disjoint blocks to one: its measurements are the sums of theirs, and its model is fitted to these sums.
+
+The noise of a sum has the summed variance, so a sum of T blocks is known to within the square root of T times the error of one. Adding the
+*answers* of T models would be worse: each model smooths away structure that its noise hides, in all blocks the same, so that these errors
+grow as T (docs/decisions/0059). Everything is computed from released files: nothing is charged.
+
+A marginal that one release has measured and another has not is filled in from the model of the other, as if it had the same noise. The
+releases may have found other values, bins or leaves in a column. Then counts are moved to the cells of the sum, in parts if they have to be.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dpcore.answers.joined import joined_attribute, moved
+from dpcore.answers.release import Release
+from dpcore.answers.replicates import make_uncertainty
+from dpcore.errors import UsageError
+from dpcore.measurements import Measurement
+from dpcore.models.model import Weights
+from dpcore.models.start import UNIFORM
+from dpcore.release.integrity import one_line
+from dpcore.resolutions import Resolutions
+from dpcore.universe import Universe
+from dpcore.workload import Axes
+
+SUMMABLE = ("mwem", "adaptive")
+MOST_CELLS = 1 << 20
+"""The most cells of a marginal that is filled in from a model."""
+
+
+def summed_release(releases: Sequence[Release]) -> Release:
+    """Return the sum of releases of disjoint blocks, fitted and with replicates, which takes as long as these parts of a run.
+
+    Args:
+        releases: The releases, in the order of their blocks. The last one decides which marginals the sum has.
+
+    Raises:
+        UsageError: If they cannot be added.
+    """
+    if len(releases) == 1:
+        return releases[0]
+    total = _Sum(releases).release()
+    return replace(total, known=make_uncertainty(total))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum:
+    """Releases that are being added."""
+
+    releases: Sequence[Release]
+
+    @property
+    def last(self) -> Release:
+        return self.releases[-1]
+
+    def release(self) -> Release:
+        """Return the sum, without a model."""
+        self._refuse_different()
+        measured = tuple(self._measured(each) for each in self._wanted())
+        same = self.universe == self.last.universe
+        return Release(
+            self.last.folder,
+            self._manifest(),
+            self.universe,
+            self.resolutions,
+            measured,
+            begun=self.last.start if same else UNIFORM,
+        )
+
+    def _refuse_different(self) -> None:
+        for each in self.releases:
+            strategy = str(each.manifest["strategy"])
+            if strategy not in SUMMABLE:
+                raise UsageError(
+                    f"{one_line(each.folder.name)} was made by {one_line(strategy)}, and only releases by {' or '.join(SUMMABLE)} can be added; "
+                    "ask about one release at a time"
+                )
+            for what, one, other in (
+                ("columns", each.universe.names, self.last.universe.names),
+                ("strategy", strategy, self.last.manifest["strategy"]),
+                ("constraints", each.universe.constraints, self.last.universe.constraints),
+            ):
+                if one != other:
+                    raise UsageError(
+                        f"{one_line(each.folder.name)} and {one_line(self.last.folder.name)} have different {what}, so they cannot be "
+                        "added; ask about the periods before and after that change one by one"
+                    )
+
+    @cached_property
+    def universe(self) -> Universe:
+        """The columns of the sum."""
+        found = {
+            name: joined_attribute(name, [each.universe.attributes[name] for each in self.releases])
+            for name in self.last.universe.names
+        }
+        return Universe(found, self.last.universe.constraints)
+
+    @cached_property
+    def _moves(self) -> list[list[Weights]]:
+        """For each release and column: which part of each of its cells lies in each cell of the sum."""
+        joint = self.universe.attributes
+        return [
+            [moved(attribute, to=joint[name]) for name, attribute in each.universe.attributes.items()]
+            for each in self.releases
+        ]
+
+    @cached_property
+    def _versions(self) -> dict[int, int]:
+        """For each axis of the last release that the sum has, too, its axis in the sum."""
+        return self._resolved[1]
+
+    @cached_property
+    def resolutions(self) -> Resolutions:
+        """The columns of the sum, and those coarser versions of the last release that have the same cells in the sum."""
+        return self._resolved[0]
+
+    @cached_property
+    def _resolved(self) -> tuple[Resolutions, dict[int, int]]:
+        made, own = Resolutions(self.universe.shape), self.last.resolutions
+        axes = {column: column for column in range(own.columns)}
+        for axis in range(own.columns, len(own.shape)):
+            column = own.column(axis)
+            if own.is_version(axis) and own.shape_of((column,)) == made.shape_of((column,)):
+                axes[axis] = made.coarsen(column, own.groups(column, axis))
+        return made, axes
+
+    def _wanted(self) -> list[Measurement]:
+        """Return the measurements of the last release that the sum has, each marginal once, with axes of the sum."""
+        found: dict[Axes, Measurement] = {}
+        transcript = self.last.transcript
+        for each in (*transcript.first, *transcript.later):
+            axes = tuple(self._versions.get(axis, self.last.resolutions.column(axis)) for axis in each.axes)
+            if each.cell is None and self.resolutions.cells(axes) <= MOST_CELLS:
+                found.setdefault(axes, replace(each, axes=axes))
+        return list(found.values())
+
+    def _measured(self, wanted: Measurement) -> Measurement:
+        """Return the sum of a marginal over all releases."""
+        shape = self.resolutions.shape_of(wanted.axes)
+        values, variances = np.zeros(shape), np.zeros(shape)
+        for at in range(len(self.releases)):
+            counts, variance = self._part(at, wanted)
+            values, variances = values + counts, variances + variance
+        noise = math.sqrt(float(variances.mean()))
+        return Measurement(wanted.step, wanted.axes, None, np.rint(values).astype(np.int64), noise)
+
+    def _part(self, at: int, wanted: Measurement) -> tuple[Weights, Weights]:
+        """Return a release's counts in a marginal of the sum, and their variances: measured, or by its model."""
+        release, columns = self.releases[at], [self.resolutions.column(axis) for axis in wanted.axes]
+        moves = [self._merge(axis) @ self._moves[at][column] for axis, column in zip(wanted.axes, columns, strict=True)]
+        for each in release.measurements:
+            own = {release.resolutions.column(axis): axis for axis in each.axes}
+            if each.cell is not None or set(own) != set(columns) or len(each.axes) != len(columns):
+                continue
+            parts = [
+                _of_groups(move, release.resolutions.groups(column, own[column]))
+                for move, column in zip(moves, columns, strict=True)
+            ]
+            if all(part is not None for part in parts):
+                turned = each.values.transpose([each.axes.index(own[column]) for column in columns])
+                found = [part for part in parts if part is not None]
+                ones = np.full(turned.shape, each.noise**2)
+                return _applied(turned.astype(np.float64), found), _applied(ones, [part**2 for part in found])
+        return self._modelled(release, columns, moves, wanted.noise)
+
+    def _modelled(
+        self, release: Release, columns: Sequence[int], moves: Sequence[Weights], noise: float
+    ) -> tuple[Weights, Weights]:
+        """Return what a release's model expects in a marginal that it has not measured, with the noise that it would have had."""
+        axes = tuple(sorted(columns))
+        if math.prod(release.universe.shape[axis] for axis in axes) > MOST_CELLS:
+            names = ", ".join(one_line(release.universe.names[axis]) for axis in axes)
+            raise UsageError(
+                f"{one_line(release.folder.name)} has too many cells in {names} to be added; ask about one release at a time"
+            )
+        counts = release.model.marginal(axes).transpose([axes.index(column) for column in columns])
+        found = _applied(counts, moves)
+        touched = _applied(np.ones(counts.shape), moves) > 0  # other cells are none of this release's
+        return found, np.where(touched, noise**2, 0.0)
+
+    def _merge(self, axis: int) -> Weights:
+        """Return which cells of its column each cell of an axis of the sum merges."""
+        column = self.resolutions.column(axis)
+        groups = self.resolutions.groups(column, axis)
+        found = np.zeros((self.resolutions.shape_of((axis,))[0], len(groups)))
+        found[groups, np.arange(len(groups))] = 1.0
+        return found
+
+    def _manifest(self) -> Mapping[str, Any]:
+        """Return as much of a manifest as answers need. Noisy trees have the noise of a sum, too."""
+        wider = math.sqrt(len(self.releases))
+        discovered = [
+            {**each, "levels": [{**level, "noise": level["noise"] * wider} for level in each["levels"]]}
+            for each in self.last.manifest["discovered"]
+        ]
+        return {**self.last.manifest, "discovered": discovered}
+
+
+def _of_groups(move: Weights, groups: Any) -> Weights | None:
+    """Return where the merged cells of a coarser version go; None if some that were merged go to different cells.
+
+    >>> _of_groups(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), np.array([0, 0, 1])).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    >>> _of_groups(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0, 0])) is None
+    True
+    """
+    _, first = np.unique(groups, return_index=True)
+    found: Weights = move[:, first]
+    return found if np.array_equal(found[:, groups], move) else None
+
+
+def _applied(array: Weights, moves: Sequence[Weights]) -> Weights:
+    """Move the counts along each dimension to other cells."""
+    for place, move in enumerate(moves):
+        if not (move.shape[0] == move.shape[1] and np.array_equal(move, np.eye(len(move)))):
+            array = np.moveaxis(np.tensordot(array, move, axes=(place, 1)), -1, place)
+    return array

@@ -1,0 +1,128 @@
+"""The privacy statement of the sum of several releases, from what each of them states. Nothing new is drawn.
+
+Write p(t) for the amount of release t, in a currency in which adaptively chosen mechanisms add up. The releases cover disjoint blocks.
+
+- *A row* lies in one block. Adding or removing it changes what one release reads, so the sum costs it at most the largest p(t).
+- *A row under replace-one* may leave one block and enter another: at most the two largest p(t) together.
+- *A person* may have rows in every block: at most the sum of all p(t). A person with rows in one block loses at most the largest p(t).
+
+A release that was also made from other runs' answers can depend on any block, so then all amounts are added for everybody. The
+amounts of later releases may have been chosen after earlier ones were seen. They count as raises of a cap (docs/decisions/0027).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any
+
+from dpcore.errors import UsageError
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, Promise, mu_of, promise_of, sampler_delta
+from dpcore.release.statement import ACCOUNTING, Bookkeeping, Statement
+from dpcore.reporting.formatting import pair
+from dpcore.version import installed_version
+
+SAME = ("accounting", "unit", "neighbours", "account", "weight", "max_row_weight")
+"""What must be the same in all releases of a sum."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummedStatement(Statement):
+    """The statement of a sum.
+
+    Attributes:
+        parts: The number of releases that were added.
+        in_one_part: The promise to a unit whose rows lie in the blocks of one of them; None if that is the promise itself.
+    """
+
+    parts: int
+    in_one_part: Promise | None
+
+    def said_of(self, subject: str) -> str:
+        """Return the guarantee about something: the limit on rows per unit holds in each part by itself."""
+        if self.unit == "row":
+            return super().said_of(subject)
+        change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
+        weighed = "" if self.weight is None else f", each {self.weighing}"
+        told = (
+            f"{subject} {pair(self.epsilon, self.delta)}-differentially private with respect to {change} one {self.unit} with all its "
+            f"rows, of which at most {self.max_rows_per_unit} count in each of its {self.parts} parts{weighed}."
+        )
+        if self.in_one_part is None:
+            return told
+        one = pair(self.in_one_part.epsilon, self.in_one_part.delta)
+        return f"{told} For one {self.unit} whose rows all lie in one part, the promise is {one}."
+
+
+def state_sum(privacy: Sequence[Mapping[str, Any]]) -> SummedStatement:
+    """Return the statement of the sum of releases of disjoint blocks.
+
+    Args:
+        privacy: The statement of each release, as its manifest has it, in the order of their runs.
+
+    Raises:
+        UsageError: If they do not protect the same.
+    """
+    last = privacy[-1]
+    for name in SAME:
+        if any(each.get(name) != last.get(name) for each in privacy):
+            raise UsageError(
+                f"the releases have different promises (`{name}`), so their sum has none; merge only releases of one spec"
+            )
+    currency = next(each for each, words in ACCOUNTING.items() if words == last["accounting"])
+    amounts, delta = [_amount(each, currency) for each in privacy], max(float(each["delta"]) for each in privacy)
+    draws = sum(int(each["draws"]) for each in privacy)
+    apart = not any(each.get("earlier") for each in privacy)
+    cap = _cap(amounts, currency, together=_together(last, len(amounts), apart=apart))
+    whole = promise_of(cap, delta=delta)
+    in_one = None
+    if apart and last["unit"] != "row":
+        most = 1 if last["neighbours"] == "add-remove" else 2
+        in_one = promise_of(_cap(amounts, currency, together=most), delta=delta)
+    known = {each.name for each in fields(Statement)}
+    kept = {name: value for name, value in last.items() if name in known}
+    told: dict[str, Any] = {
+        "epsilon": whole.epsilon,
+        "delta": whole.delta,
+        "sampler_delta": sampler_delta(draws, epsilon=whole.epsilon),
+        "draws": draws,
+        "rho": cap.amount / AMOUNT_OF_ONE if currency is Currency.ZCDP else None,
+        "mu": mu_of(cap.amount) if currency is Currency.GDP else None,
+        "bookkeeping": Bookkeeping(
+            currency.symbol,
+            reserved=sum(each["bookkeeping"]["reserved"] for each in privacy),
+            spent=sum(each["bookkeeping"]["spent"] for each in privacy),
+        ),
+        "max_rows_per_unit": max(int(each["max_rows_per_unit"]) for each in privacy),
+        "run": f"the sum of {len(privacy)} runs",
+        "versions": {**last["versions"], "dpflow": installed_version()},
+        "blocks": None,
+        "chosen_limit": None,
+        "earlier": tuple(run for each in privacy for run in (*each.get("earlier", ()), each["run"])),
+    }
+    return SummedStatement(**{**kept, **told}, parts=len(privacy), in_one_part=in_one)
+
+
+def _together(privacy: Mapping[str, Any], parts: int, *, apart: bool) -> int:
+    """Return how many of the releases one unit can affect."""
+    if privacy["unit"] != "row" or not apart:
+        return parts
+    return 1 if privacy["neighbours"] == "add-remove" else min(2, parts)
+
+
+def _cap(amounts: Sequence[int], currency: Currency, *, together: int) -> Cap:
+    """Return what the largest amounts are together. If it was not fixed before the first draw, it counts as a raise of the smallest one."""
+    total, least = sum(sorted(amounts)[-together:]), min(amounts)
+    return Cap(currency, total, first=least if total > least else None)
+
+
+def _amount(privacy: Mapping[str, Any], currency: Currency) -> int:
+    """Return the amount that a release states, rounded up."""
+    match currency:
+        case Currency.ZCDP:
+            stated = Fraction(privacy["rho"])
+        case Currency.GDP:
+            stated = Fraction(privacy["mu"]) ** 2
+        case _:
+            stated = Fraction(privacy["epsilon"])
+    return math.ceil(stated * AMOUNT_OF_ONE)

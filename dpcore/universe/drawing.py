@@ -1,0 +1,58 @@
+"""Draw values again within the cells of rows, for constraints that compare values and not only cells."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.universe.attribute import Attribute
+from dpcore.universe.extremes import Floats, cell_intervals
+from dpcore.universe.spread import Spread
+
+Places = npt.NDArray[Any]
+Intervals = Mapping[str, tuple[Places, Places]]
+"""For some columns, the places from which each row's value is drawn: the first one, and the one after the last."""
+
+TRIES = 20
+"""How often values are drawn again. What is left then is drawn one column after the other, which is always possible."""
+
+
+def row_intervals(attribute: Attribute, codes: npt.NDArray[np.integer[Any]]) -> tuple[Places, Places]:
+    """Return the interval of each row's cell. Rows without a declared cell get that of the first one, which nobody reads."""
+    start, stop = cell_intervals(attribute)
+    inside = np.where(codes < attribute.cells, codes, 0)
+    return start[inside], stop[inside]
+
+
+def draw_within(spread: Spread, start: Places, stop: Places, rng: np.random.Generator) -> Places:
+    """Draw a place from each interval, by the distribution within its cell."""
+    before, after = spread.below(start), spread.below(stop)
+    places = spread.quantile(before + rng.random(len(start)) * (after - before))
+    last = stop - 1 if spread.whole else np.nextafter(stop, -np.inf)
+    return np.asarray(np.clip(places, start, last))
+
+
+def numbers_in(column: pa.ChunkedArray) -> Floats:
+    """Return a column as numbers; nulls are not a number."""
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
+    return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def with_values(table: pa.Table, name: str, rows: npt.NDArray[np.intp], values: npt.NDArray[Any]) -> pa.Table:
+    """Return a table with other values of one column in these rows. Nulls stay."""
+    place = table.schema.get_field_index(name)
+    column = table.column(place)
+    if pa.types.is_integer(column.type):
+        values = values.astype(np.int64)
+    elif pa.types.is_timestamp(column.type):
+        values = values.astype("datetime64[us]")
+    mask = np.zeros(len(column), dtype=np.bool_)
+    mask[rows] = True
+    whole = column.combine_chunks()
+    replaced = pc.replace_with_mask(whole, pa.array(mask), pa.array(values, type=column.type))
+    kept = pc.if_else(pc.is_null(whole), pa.scalar(None, type=column.type), replaced)
+    return table.set_column(place, table.schema.field(place), pa.chunked_array([kept]))

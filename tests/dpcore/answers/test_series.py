@@ -1,0 +1,262 @@
+"""Questions about releases of several months: which releases are read, and what their sum answers."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import chdir
+from datetime import date
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.coverage_releases import seeded
+from dpcore import answer, open_release, open_series, synthesize
+from dpcore.answers.merged import merge
+from dpcore.answers.series import Series, named_blocks
+from dpcore.errors import UsageError
+from dpcore.ledger import open_ledger
+from dpcore.privacy.accounting import budget_of
+from dpcore.privacy.protection import Neighbours
+from dpcore.release.manifest import Manifest
+from dpcore.release.verification import verify_release
+from dpcore.steward.releases import withdraw_release
+
+SPEC = """\
+dataset: visits
+privacy: {unit: row, neighbours: add-remove, epsilon: EPSILON, delta: 1e-9}
+blocks: {column: day, every: month, start: 2024-01-01, window: new}
+universe:
+  ward: {type: categorical, values: [a, b, c]}
+  smoker: {type: boolean}
+  age: {type: integer, min: 0, max: 59, width: 10}DAYS
+workload: {marginals: 2}
+strategy: {name: mwem, rounds: 3}
+"""
+MONTHS = (1, 2, 3, 5)  # nobody publishes April
+EXACT, USUAL = 3000.0, 1.0
+
+
+def visits(month: int, *, rows: int = 1500) -> pd.DataFrame:
+    """Make the visits of a month. More of the older ones smoke, in each ward in another way."""
+    rng = np.random.default_rng(month)
+    ward = rng.choice(["a", "b", "c"], rows, p=[0.5, 0.3, 0.2])
+    age = np.clip(rng.normal(25 + 8 * (ward == "b"), 12, rows), 0, 59).astype(int)
+    smoker = rng.random(rows) < np.where(ward == "c", 0.6, age / 100)
+    days = [date(2024, month, day) for day in rng.integers(1, 29, rows).tolist()]
+    return pd.DataFrame({"day": days, "ward": ward, "smoker": smoker, "age": age})
+
+
+def open_account(epsilon: float) -> None:
+    currency, cap = budget_of(epsilon, delta=1e-9)
+    with open_ledger(create=True) as ledger:
+        ledger.open_account(
+            "visits",
+            currency=currency,
+            cap=cap,
+            epsilon=epsilon,
+            delta=1e-9,
+            unit="row",
+            neighbours=Neighbours.ADD_REMOVE,
+            blocks_by="month of day",
+        )
+
+
+def make_series(folder: Path, *, epsilon: float, months: tuple[int, ...] = MONTHS, days: str = "") -> Path:
+    """Release some months, one by one, and return the folder of the dataset."""
+    text = SPEC.replace("EPSILON", str(epsilon)).replace("DAYS", days)
+    with chdir(folder), seeded(7):
+        open_account(4 * epsilon)
+        for month in months:
+            start = text.replace("start: 2024-01-01", f"start: 2024-{month:02}-01")
+            Path("spec.yaml").write_text(start, encoding="utf-8")
+            synthesize("spec.yaml", table=visits(month), as_of=date(2024, month + 1, 1))
+        return Path("releases", "visits").resolve()
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four months with so much budget that counts are those of the table."""
+    return make_series(tmp_path_factory.mktemp("series"), epsilon=EXACT)
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.INFO, logger="dpcore.progress"):
+        yield caplog
+
+
+def truth(*months: int) -> pd.DataFrame:
+    return pd.concat([visits(month) for month in months])
+
+
+def test_answers_are_about_all_months_together(series: Path) -> None:
+    frame = answer(
+        series,
+        "select ward, count(*) as n, avg(age) as age, median(age) as middle, count(*) filter (smoker) / count(*) as share "
+        "from release group by ward",
+    )
+    table = truth(*MONTHS).groupby("ward")
+    assert frame["ward"].tolist() == ["a", "b", "c"]
+    assert frame["n"].tolist() == pytest.approx(table.size().to_numpy(), abs=2)
+    assert frame["share"].tolist() == pytest.approx(table["smoker"].mean().to_numpy(), abs=0.01)
+    for number in ("age", "middle"):
+        expected = (table["age"].mean() if number == "age" else table["age"].median()).to_numpy()
+        assert (frame[f"{number}_low"] - 1 <= expected).all()
+        assert (expected <= frame[f"{number}_high"] + 1).all()
+    assert frame.attrs["missing_blocks"] == ["2024-04"]
+    assert len(frame.attrs["releases"]) == 4
+
+
+def test_only_releases_of_the_asked_months_are_read(series: Path, told: pytest.LogCaptureFixture) -> None:
+    frame = answer(
+        series, "select count(*) as n from visits where day between '2024-02-01' and '2024-03-31' and smoker"
+    )
+    assert frame["n"][0] == pytest.approx(truth(2, 3)["smoker"].sum(), abs=2)
+    assert frame.attrs["missing_blocks"] == []
+    assert [line for line in told.messages if line.startswith("answering from")] == [
+        f"answering from {name}: 2024-0{month}" for name, month in zip(frame.attrs["releases"], (2, 3), strict=True)
+    ]
+
+
+def test_blocks_that_nobody_published_are_named(series: Path, told: pytest.LogCaptureFixture) -> None:
+    frame = answer(series, "select count(*) from release where day >= '2024-03-01' and day < '2024-08-01'")
+    assert frame.attrs["missing_blocks"] == ["2024-04", "2024-06", "2024-07"]
+    assert (
+        "warning: no release covers 2024-04, 2024-06, 2024-07, so the answer is about the other blocks only"
+        in told.messages
+    )
+    with pytest.raises(
+        UsageError, match=r"no release of visits covers the time .*; published: 2024-01, 2024-02, 2024-03, 2024-05"
+    ):
+        answer(series, "select count(*) from release where day >= '2024-08-01'")
+
+
+def test_groups_by_period_are_the_releases_of_that_period(series: Path) -> None:
+    frame = answer(
+        series,
+        "select smoker, date_trunc('quarter', day) as quarter, count(*) as n from release group by 1, 2 having n > 100 order by 1, 2 desc",
+    )
+    table = truth(*MONTHS)
+    expected = table.groupby([table["smoker"], pd.to_datetime(table["day"]).dt.quarter]).size()
+    assert frame["smoker"].tolist() == [False, False, True, True]
+    assert frame["quarter"].tolist() == [date(2024, 4, 1), date(2024, 1, 1)] * 2
+    assert frame["n"].tolist() == pytest.approx(
+        expected.loc[[(False, 2), (False, 1), (True, 2), (True, 1)]].to_numpy(), abs=2
+    )
+
+
+def test_a_period_that_cuts_a_release_without_the_column_is_refused(series: Path) -> None:
+    for question in ("where day < '2024-02-15'", "group by day(day)", "where day = '2024-01-01' or smoker"):
+        with pytest.raises(
+            UsageError, match=r"does not have the column day, so its rows cannot be divided by it; ask for whole"
+        ):
+            answer(series, f"select count(*) from release {question}")
+    with pytest.raises(UsageError, match=r"use it in where and group by, not in sum, avg or median"):
+        answer(series, "select median(day) from release")
+    with pytest.raises(UsageError, match=r"ask for the counts of the periods"):
+        answer(series, "select count(*) / sum(count(*)) over () from release group by month(day)")
+
+
+def test_nothing_is_charged_and_the_newest_release_alone_can_still_be_asked(series: Path) -> None:
+    with chdir(series.parents[1]):
+        with open_ledger() as ledger:
+            head = ledger.head()
+        opened = open_series(series)
+        assert opened is not None
+        assert answer(opened, "select count(*) as n from release where month(day) = 5")["n"][0] == pytest.approx(
+            1500, abs=2
+        )
+        newest = series / max(each.name for each in series.iterdir() if each.is_dir())
+        assert answer(newest, "select count(*) as n from release")["n"][0] == pytest.approx(1500, abs=2)
+        with open_ledger() as ledger:
+            assert ledger.head() == head
+
+
+def test_the_newest_release_of_a_block_that_is_not_withdrawn_is_read(tmp_path: Path) -> None:
+    folder = make_series(tmp_path, epsilon=EXACT, months=(1, 2))
+    with chdir(tmp_path), seeded(8):
+        again = (tmp_path / "spec.yaml").read_text(encoding="utf-8").replace("window: new", "window: all")
+        (tmp_path / "spec.yaml").write_text(again, encoding="utf-8")
+        newer = Path(synthesize("spec.yaml", table=visits(2).iloc[:1000], as_of=date(2024, 3, 1)).release)
+        question = "select count(*) as n from release"
+        found = answer(folder, question)
+        assert found["n"][0] == pytest.approx(2500, abs=2)
+        assert newer.name in found.attrs["releases"]
+        withdraw_release(str(newer), reason="rows were missing")
+        assert answer(folder, question)["n"][0] == pytest.approx(3000, abs=2)
+
+
+def test_released_days_can_be_divided_at_will(tmp_path: Path) -> None:
+    days = "\n  day: {type: date, min: 2024-01-01, max: 2024-12-31, every: week}"
+    folder = make_series(tmp_path, epsilon=EXACT, months=(2, 3), days=days)
+    frame = answer(folder, "select date_trunc('month', day) as month, count(*) as n from release group by 1")
+    assert frame["month"].tolist() == [date(2024, 2, 1), date(2024, 3, 1)]
+    both = answer(folder, "select count(*) as n from release where day >= '2024-02-12' and day < '2024-03-11'")
+    table = truth(2, 3)
+    expected = ((table["day"] >= date(2024, 2, 12)) & (table["day"] < date(2024, 3, 11))).sum()
+    assert both["n"][0] == pytest.approx(expected, abs=5)
+
+
+def test_sums_are_covered_by_their_intervals_and_better_than_added_answers(tmp_path: Path) -> None:
+    months = (1, 2, 3, 4)
+    folder = make_series(tmp_path, epsilon=USUAL, months=months)
+    opened = open_series(folder)
+    assert isinstance(opened, Series)
+    alone = [open_release(each.folder) for each in reversed(opened.members)]
+    errors, covered, added = [], [], []
+    table = truth(*months)
+    for keys in (("ward",), ("smoker",), ("ward", "smoker"), ("ward", "age"), ("ward", "smoker", "age")):
+        named = ", ".join("bin(age) as age" if key == "age" else key for key in keys)
+        question = f"select {named}, count(*) as n from release group by {', '.join(map(str, range(1, len(keys) + 1)))}"
+        frame = answer(opened, question)
+        values = {"ward": ["a", "b", "c"], "smoker": [False, True], "age": list(range(0, 60, 10))}
+        groups = [table["age"] // 10 * 10 if key == "age" else table[key] for key in keys]
+        expected = table.groupby(groups).size()
+        wanted = [
+            float(expected.get(each if len(keys) > 1 else each[0], 0))
+            for each in product(*(values[key] for key in keys))
+        ]
+        errors += (frame["n"] - wanted).tolist()
+        covered += ((frame["n_low"] - 1e-6 <= wanted) & (wanted <= frame["n_high"] + 1e-6)).tolist()
+        added += (sum(answer(each, question)["n"] for each in alone) - wanted).tolist()
+    assert 0.85 < np.mean(covered) <= 1.0
+    assert np.sqrt(np.mean(np.square(errors))) < 1.05 * np.sqrt(np.mean(np.square(added)))
+
+
+def test_blocks_are_named_in_short() -> None:
+    assert named_blocks(["2024-01", "2024-02"]) == "2024-01, 2024-02"
+
+
+def test_a_merged_release_is_complete_verifiable_and_names_its_parts(series: Path, tmp_path: Path) -> None:
+    opened = open_series(series)
+    assert opened is not None
+    made = merge(opened, tmp_path / "spring", where="day < '2024-04-01'")
+    assert verify_release(made.folder).problems == ()
+    manifest = Manifest.model_validate(made.manifest)
+    assert manifest.parts is not None
+    assert [part.blocks for part in manifest.parts] == [("2024-01",), ("2024-02",), ("2024-03",)]
+    assert manifest.privacy.epsilon == open_release(opened.members[0].folder).manifest["privacy"]["epsilon"]
+    table = truth(1, 2, 3)
+    rows = pd.read_parquet(made.folder / "data")
+    assert len(rows) == pytest.approx(len(table), abs=2)
+    assert (rows["ward"] == "b").sum() == pytest.approx((table["ward"] == "b").sum(), abs=3)
+    question = "select ward, smoker, count(*) as n from release group by 1, 2"
+    expected = table.groupby(["ward", "smoker"]).size().to_numpy()
+    assert answer(made.folder, question)["n"].tolist() == pytest.approx(expected, abs=2)
+
+
+def test_a_merged_release_needs_a_place_of_its_own_and_whole_blocks(series: Path, tmp_path: Path) -> None:
+    opened = open_series(series)
+    assert opened is not None
+    for folder, where, message in (
+        (series / "sum", None, "lies among the releases that are added"),
+        (tmp_path, None, "already exists; choose a new folder"),
+        (tmp_path / "new", "smoker", "use day alone in the condition"),
+        (tmp_path / "new", "day < '2024-02-10'", "its rows cannot be divided by it"),
+        (tmp_path / "new", "month(day) = 5", "there is nothing to add; use that release"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            merge(opened, folder, where=where)
+    assert not (tmp_path / "new").exists()
