@@ -26,6 +26,7 @@ from dpcore.zeros import NO_ZEROS, Zeros
 # Tuned on Adult with fourteen columns, see docs/decisions/0014.
 SELECTING = Fraction(8, 100)  # the selection's share of a round's budget
 LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # limits of the one-way marginals' share of the whole budget
+MANY_ROUNDS, ROUNDS_DEAR = 12, 0.75  # that share is also at most (MANY_ROUNDS / rounds)^ROUNDS_DEAR
 MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20
 ROUNDS, ROUNDS_POWER = 4.0, 0.3  # rounds = ROUNDS x (rows / noise of one marginal alone, in cells)^ROUNDS_POWER
 WORTH_AGAIN = 0.05  # the least share of the budget for which the columns are measured again
@@ -270,7 +271,7 @@ class Adaptive(Strategy):
 
     def _shares(self, rounds: int) -> list[Fraction]:
         """Return each column's share of the whole budget, if this many rounds follow; 0 for columns whose counts are given."""
-        shares = _first_shares(self._columns, self._workload, later=rounds * self._later, pure=self._pure)
+        shares = _first_shares(self._columns, self._workload, rounds=rounds, later=self._later, pure=self._pure)
         bought = [Fraction(0) if axis in self._given.counts else share for axis, share in enumerate(shares)]
         together = sum(bought) + sum(bought[axis] for axis in self._workload.ranges)
         return bought if rounds or not together or not self._given.counts else [share / together for share in bought]
@@ -397,18 +398,22 @@ def _levels_of(resolutions: Resolutions, column: int) -> list[int]:
     return taken[1:]
 
 
-def _first_shares(columns: Sequence[Column], workload: Workload, *, later: float, pure: bool) -> list[Fraction]:
+def _first_shares(
+    columns: Sequence[Column], workload: Workload, *, rounds: int, later: float, pure: bool
+) -> list[Fraction]:
     """Return each column's share of the whole budget. A column with ranges gets as much again for its coarser versions.
 
     The noise of a marginal adds to the error of every workload marginal that contains it. The weighted sum of all noise is least if
-    budgets are in proportion to (weight x cells)^(2/3), or to its root with Laplace noise. `later` is that quantity for all rounds.
+    budgets are in proportion to (weight x cells)^(2/3), or to its root with Laplace noise. `later` is that quantity for each round. What
+    the rounds learn counts as well as noise, so many rounds limit what the columns get (docs/decisions/0063).
     """
     power = _power(pure=pure)
     parts = workload.weighted_parts()
     sizes = [column.size for column in columns]
     wanted = [(parts.get((axis,), 1) * size) ** power for axis, size in enumerate(sizes)]
     all_wanted = sum(wanted) + sum(wanted[axis] for axis in workload.ranges)
-    together = min(MOST_FIRST, max(LEAST_FIRST, all_wanted / (all_wanted + later))) if later else 1.0
+    most = min(MOST_FIRST, (MANY_ROUNDS / max(rounds, 1)) ** ROUNDS_DEAR)
+    together = max(LEAST_FIRST, min(most, all_wanted / (all_wanted + rounds * later))) if rounds * later else 1.0
     return [Fraction(together * want / all_wanted).limit_denominator(10**6) for want in wanted]
 
 
