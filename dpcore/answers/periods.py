@@ -201,11 +201,36 @@ def _span(calendar: Calendar, published: Iterable[TimeBlock], named: Sequence[da
 
 
 def _changed(node: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a question with each elementary condition replaced."""
+    """Return a question with each elementary condition replaced, and with conditions as short as their constants allow."""
     if isinstance(node, tuple):
         return tuple(_changed(each, change) for each in node)
     if not is_dataclass(node) or isinstance(node, Term | Key | KeyOf):
         return node
     if hasattr(node, "term"):
         return change(node)
-    return replace(node, **{each.name: _changed(getattr(node, each.name), change) for each in fields(node)})  # type: ignore[type-var]
+    found = {each.name: _changed(getattr(node, each.name), change) for each in fields(node)}
+    if "where" in found:
+        found["where"] = _shortened(found["where"])
+    return replace(node, **found)  # type: ignore[type-var]
+
+
+def _shortened(condition: Condition) -> Condition:
+    """Return a condition without constants, so that conditions on the same rows are equal.
+
+    >>> _shortened(AnyOf((Always(truth=False), Not(All((IsNull(Term(0)), Always(truth=True)))))))
+    Not(part=IsNull(term=Term(column=0, transform=None)))
+    """
+    match condition:
+        case Not(part) | IsTrue(part):
+            inner = _shortened(part)
+            if isinstance(inner, Always):
+                return Always(truth=inner.truth != isinstance(condition, Not))
+            return replace(condition, part=inner)
+        case All(parts) | AnyOf(parts):
+            neutral = Always(truth=isinstance(condition, All))
+            kept = [each for each in map(_shortened, parts) if each != neutral]
+            decided = [each for each in kept if isinstance(each, Always)]
+            if decided or not kept:
+                return decided[0] if decided else neutral
+            return kept[0] if len(kept) == 1 else replace(condition, parts=tuple(kept))
+    return condition

@@ -218,13 +218,23 @@ def _with_all_values(name: str, newest: Attribute, others: Sequence[Attribute | 
 def _divided(
     query: Query, periods: Periods, chosen: Sequence[Member]
 ) -> list[tuple[Query, tuple[Any, ...], list[Member]]]:
-    """Divide a question about a column that was not released: by the values that it has in each release."""
+    """Divide a question about a column that was not released: by the values that it has in each release.
+
+    Raises:
+        UsageError: If one group would need different questions of different releases.
+    """
     found: list[tuple[Query, tuple[Any, ...], list[Member]]] = []
     for each in chosen:
         asked, removed = periods.without(query, each.blocks, release=each.folder.name)
         same = [part for part in found if part[:2] == (asked, removed)]
         if same:
             same[0][2].append(each)
+        elif any(part[1] == removed for part in found):
+            raise UsageError(
+                f"{one_line(periods.calendar.column)} was not released, and the question asks for different rows of different periods in one "
+                f"group; group by the period, such as by date_trunc('{periods.calendar.every}', {one_line(periods.calendar.column)}), or ask "
+                "for the periods one by one"
+            )
         else:
             found.append((asked, removed, [each]))
     return found

@@ -165,6 +165,27 @@ def test_a_period_that_cuts_a_release_without_the_column_is_refused(series: Path
         answer(series, "select count(*) / sum(count(*)) over () from release group by month(day)")
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "select ward, count(*) filter (where day < '2024-02-01') as early, count(*) as n from release group by ward",
+        "select ward, count(*) as n from release where smoker or day < '2024-02-01' group by ward",
+        "select count(*) as n from release where smoker or day < '2024-02-01'",
+    ],
+)
+def test_one_group_cannot_have_different_rows_of_different_periods(series: Path, question: str) -> None:
+    with pytest.raises(
+        UsageError,
+        match=r"asks for different rows of different periods in one group; group by the period, such as by date_trunc\('month', day\)",
+    ):
+        answer(series, question)
+
+
+def test_periods_that_several_conditions_name_are_one_group(series: Path) -> None:
+    frame = answer(series, "select count(*) as n from release where day < '2024-02-01' or day >= '2024-05-01'")
+    assert frame["n"].tolist() == pytest.approx([3000], abs=2)
+
+
 def test_nothing_is_charged_and_the_newest_release_alone_can_still_be_asked(series: Path) -> None:
     with chdir(series.parents[1]):
         with open_ledger() as ledger:
