@@ -186,6 +186,18 @@ def test_periods_that_several_conditions_name_are_one_group(series: Path) -> Non
     assert frame["n"].tolist() == pytest.approx([3000], abs=2)
 
 
+def test_numbers_that_are_the_same_in_one_period_stay_apart_in_others(series: Path) -> None:
+    frame = answer(
+        series,
+        "select quarter(day) as quarter, count(*) filter (where day < '2024-04-01') as early, count(*) as n, "
+        "count(*) filter (where smoker) as smokers from release group by 1",
+    )
+    first, second = truth(1, 2, 3), truth(5)
+    assert frame["early"].tolist() == pytest.approx([len(first), 0], abs=2)
+    assert frame["n"].tolist() == pytest.approx([len(first), len(second)], abs=2)
+    assert frame["smokers"].tolist() == pytest.approx([first["smoker"].sum(), second["smoker"].sum()], abs=2)
+
+
 def test_nothing_is_charged_and_the_newest_release_alone_can_still_be_asked(series: Path) -> None:
     with chdir(series.parents[1]):
         with open_ledger() as ledger:
