@@ -198,6 +198,32 @@ def test_numbers_that_are_the_same_in_one_period_stay_apart_in_others(series: Pa
     assert frame["smokers"].tolist() == pytest.approx([first["smoker"].sum(), second["smoker"].sum()], abs=2)
 
 
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"ward": "ward", "smoker": "smoker"}, "it lacks age"),
+        ({"ward": "ward", "smoker": "smoker", "day": "age"}, "it lacks age and it also has day"),
+        ({"ward": "ward", "age": "age", "smoker": "smoker"}, "its columns are in another order"),
+        ({"ward": "age", "smoker": "smoker", "age": "age"}, "the type of ward is another one"),
+    ],
+)
+def test_a_release_with_other_columns_than_the_newest_is_refused(
+    series: Path, tmp_path: Path, columns: dict[str, str], told: str
+) -> None:
+    opened = open_series(series)
+    assert opened is not None
+    first = opened.members[-1]
+    attributes = first.universe.attributes
+    own = Universe({name: attributes[of] for name, of in columns.items()})
+    mixed = replace(opened, members=(*opened.members[:-1], replace(first, universe=own)))
+    for question in ("select count(*) as n from release", "select count(*) as n from release where month(day) = 1"):
+        with pytest.raises(UsageError, match=f"^{first.folder.name} has other columns than .*: {told}; .*name the folder of one"):
+            answer(mixed, question)
+    with pytest.raises(UsageError, match=told):
+        merge(mixed, tmp_path / "sum")
+    assert answer(mixed, "select count(*) as n from release where month(day) = 5")["n"][0] == pytest.approx(1500, abs=2)
+
+
 def test_nothing_is_charged_and_the_newest_release_alone_can_still_be_asked(series: Path) -> None:
     with chdir(series.parents[1]):
         with open_ledger() as ledger:
