@@ -102,8 +102,7 @@ class Series:
                 f"no release of {one_line(self.dataset)} covers the time that the question asks about; published: {published}"
             )
         self._refuse_other_columns(taken)
-        missing = [name for name in periods.needed(query.where) if name not in covered]
-        return sorted(taken, key=lambda each: each.blocks), missing
+        return sorted(taken, key=lambda each: each.blocks), periods.missing(query.where, covered, self._published)
 
     def _refuse_other_columns(self, members: Sequence[Member]) -> None:
         """Raise if a release has other columns than the newest one. A question names columns by their positions in the newest one."""

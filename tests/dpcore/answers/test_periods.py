@@ -1,5 +1,6 @@
 """Which blocks a question needs, and what it asks of a release that lacks their column."""
 
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -43,6 +44,15 @@ def test_the_blocks_that_a_condition_needs(where: str, needed: list[str]) -> Non
     assert list(periods.needed(query.where)) == needed
     for block in SPRING:
         assert periods.may_hold(query.where, block) == (block.name in needed)
+
+
+def test_missing_periods_before_and_after_all_published_ones_are_named_as_one() -> None:
+    always = replace(CALENDAR, start=date.min)
+    query, periods = asked("where day between '1900-01-01' and '2300-12-31'", calendar=always)
+    covered = {"2026-02", "2026-04"}
+    assert periods.missing(query.where, covered, SPRING) == ["1900-01 to 2026-01", "2026-03", "2026-05 to 2300-12"]
+    query, periods = asked("where day < '2026-07-01'", calendar=always)
+    assert periods.missing(query.where, covered, SPRING) == ["2026-03", "2026-05", "2026-06"]
 
 
 def test_a_question_about_whole_blocks_does_not_need_the_column() -> None:

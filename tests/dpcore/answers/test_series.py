@@ -139,6 +139,13 @@ def test_blocks_that_nobody_published_are_named(series: Path, told: pytest.LogCa
         answer(series, "select count(*) from release where day >= '2024-08-01'")
 
 
+def test_a_question_without_end_is_answered(series: Path, told: pytest.LogCaptureFixture) -> None:
+    frame = answer(series, "select count(*) as n from release where day between '2024-05-01' and '9999-12-31'")
+    assert frame["n"][0] == pytest.approx(1500, abs=2)
+    assert frame.attrs["missing_blocks"] == ["2024-06 to 9999-12"]
+    assert "warning: no release covers 2024-06 to 9999-12, so the answer" in "".join(told.messages)
+
+
 def test_groups_by_period_are_the_releases_of_that_period(series: Path) -> None:
     frame = answer(
         series,
