@@ -42,16 +42,19 @@ class SummedStatement(Statement):
     parts: int
     in_one_part: Promise | None
 
-    def said_of(self, subject: str) -> str:
-        """Return the guarantee about something: the limit on rows per unit holds in each part by itself."""
+    @property
+    def difference(self) -> str:
+        """By what two neighbours differ, as text: the limit on rows per unit holds in each part by itself."""
         if self.unit == "row":
-            return super().said_of(subject)
+            return super().difference
         change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
+        most = "at most 1 counts" if self.max_rows_per_unit == 1 else f"at most {self.max_rows_per_unit} count"
         weighed = "" if self.weight is None else f", each {self.weighing}"
-        told = (
-            f"{subject} {pair(self.epsilon, self.delta)}-differentially private with respect to {change} one {self.unit} with all its "
-            f"rows, of which at most {self.max_rows_per_unit} count in each of its {self.parts} parts{weighed}."
-        )
+        return f"{change} one {self.unit} with all its rows, of which {most} in each of its {self.parts} parts{weighed}"
+
+    def said_of(self, subject: str) -> str:
+        """Return the guarantee about something, and that to units whose rows all lie in one part."""
+        told = super().said_of(subject)
         if self.in_one_part is None:
             return told
         one = pair(self.in_one_part.epsilon, self.in_one_part.delta)

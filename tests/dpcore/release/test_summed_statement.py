@@ -73,6 +73,10 @@ def test_a_person_in_every_part_loses_the_sum_and_is_told_so() -> None:
         "at most 20 count in each of its 3 parts. For one patient whose rows all lie in one part, the promise is ("
         in statement.sentence
     )
+    assert statement.difference == (
+        "adding or removing one patient with all its rows, of which at most 20 count in each of its 3 parts"
+    )
+    assert "of which at most 1 counts in each of its 3 parts." in stated(max_rows_per_unit=1).sentence
     assert statement.earlier == ("run-1", "run-2", "run-3")
     assert (statement.draws, statement.bookkeeping.reserved) == (300, pytest.approx(3 * RHO))
 
