@@ -43,7 +43,7 @@ def answer(release: "str | Path | Release | Series", query: str, *, level: float
     Returns:
         A row for each group, including those in which no rows are expected. Beside each number `x` there are the ends of its interval,
         `x_low` and `x_high`, and `x_basis`: `measured`, `model`, or `guess` if no measurement connects its columns. Of a series,
-        `attrs["releases"]` names the releases that were read, and `attrs["missing_blocks"]` the blocks that none covers.
+        `attrs["releases"]` names the releases that were read, and `attrs["missing_blocks"]` the blocks that none of them covers.
 
     Raises:
         DpflowError: If the folder holds no release, or the question cannot be answered. The message says what to do.

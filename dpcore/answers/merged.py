@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
+from dpcore.answers.choice import Choice, Member
 from dpcore.answers.judging import judge
 from dpcore.answers.query import Count, Output, Query, terms
 from dpcore.answers.release import Release, open_release
-from dpcore.answers.series import Member, Series, named_blocks
+from dpcore.answers.series import Series
 from dpcore.answers.summed import summed_release
 from dpcore.answers.uncertainty import restored, uncertainty_table, writing_options
 from dpcore.descent import Finding
@@ -48,13 +49,14 @@ def merge(series: Series, folder: Path, *, where: str | None = None) -> Publishe
         UsageError: If the releases cannot be added, or the folder is taken or lies among them.
         OutputError: If it cannot be written.
     """
-    members, missing = _chosen(series, where)
+    choice = _chosen(series, where)
+    members = choice.members
     _refuse_place(folder, members)
     releases = [open_release(each.folder) for each in members]
     by_age = sorted(zip(members, releases, strict=True), key=lambda each: -series.members.index(each[0]))
     statement = state_sum([release.manifest["privacy"] for _, release in by_age])
     total = summed_release(releases)
-    return write_folder(_draft(releases, total, statement, name=folder.name, missing=missing), folder)
+    return write_folder(_draft(releases, total, statement, name=folder.name, choice=choice), folder)
 
 
 def _refuse_place(folder: Path, members: Sequence[Member]) -> None:
@@ -68,7 +70,7 @@ def _refuse_place(folder: Path, members: Sequence[Member]) -> None:
         raise UsageError(f"{one_line(folder)} already exists; choose a new folder")
 
 
-def _chosen(series: Series, where: str | None) -> tuple[list[Member], list[str]]:
+def _chosen(series: Series, where: str | None) -> Choice:
     """Return the releases to add. A condition may only be on whole releases."""
     from dpcore.answers.sql import parse_condition  # noqa: PLC0415  the parser takes long to import
 
@@ -82,18 +84,18 @@ def _chosen(series: Series, where: str | None) -> tuple[list[Member], list[str]]
                 f"a merged release has all rows of its blocks; use {one_line(series.calendar.column)} alone in the condition"
             )
     periods = series.periods(query)
-    members, missing = series.chosen(periods, query)
-    for each in members:
+    choice = series.chosen(periods, query)
+    for each in choice.members:
         periods.without(query, each.blocks, release=each.folder.name)  # raises if the condition divides its rows
-    if len(members) == 1:
+    if len(choice.members) == 1:
         raise UsageError(
-            f"only {one_line(members[0].folder.name)} covers these blocks, so there is nothing to add; use that release"
+            f"only {one_line(choice.members[0].folder.name)} covers these blocks, so there is nothing to add; use that release"
         )
-    return members, missing
+    return choice
 
 
 def _draft(
-    releases: Sequence[Release], total: Release, statement: SummedStatement, *, name: str, missing: Sequence[str]
+    releases: Sequence[Release], total: Release, statement: SummedStatement, *, name: str, choice: Choice
 ) -> Draft:
     manifest, known = releases[-1].manifest, total.known
     if known is None:
@@ -118,7 +120,7 @@ def _draft(
         seed=seed,
         findings=_findings(total),
         functions=tuple(map(LearnedFunction.told, manifest.get("dependencies", ()))),
-        warnings=tuple(_warnings(releases, missing)),
+        warnings=tuple(_warnings(releases, choice)),
         uncertainty=uncertainty,
         judge=partial(_judged, total, declaration.workload),
         start=total.start,
@@ -153,9 +155,9 @@ def _joined(total: Release, finding: Finding) -> Finding:
     return replace(finding, found=len(values), cells=(*values, *finding.cells[finding.found :]))
 
 
-def _warnings(releases: Sequence[Release], missing: Sequence[str]) -> list[str]:
+def _warnings(releases: Sequence[Release], choice: Choice) -> list[str]:
     """Return what a reader of the sum should know, and what readers of its parts were told."""
-    told = [f"no release covers {named_blocks(missing)}, so the rows of that time are missing"] if missing else []
+    told = choice.warnings(so="the rows of that time are missing")
     if any(each.manifest.get("persons") for each in releases):
         told.append("the rows of one synthetic person are not kept together in a merged release")
     return list(dict.fromkeys([*told, *(warning for each in releases for warning in each.manifest["warnings"])]))

@@ -40,6 +40,8 @@ from dpcore.universe.blocks import Calendar, TimeBlock
 MOST_PERIODS = 100_000
 MOST_BEYOND = 6
 """Of more missing periods before or after all published ones, only the first and the last are named."""
+SPAN = " to "
+"""Between the first and the last of many periods that are named as one."""
 Truths = npt.NDArray[np.int8]
 
 
@@ -201,7 +203,7 @@ def _as_one(names: list[str]) -> list[str]:
     >>> _as_one(["2026-01", "2026-02"]), _as_one([f"2026-{month:02}" for month in range(1, 13)])
     (['2026-01', '2026-02'], ['2026-01 to 2026-12'])
     """
-    return names if len(names) <= MOST_BEYOND else [f"{names[0]} to {names[-1]}"]
+    return names if len(names) <= MOST_BEYOND else [f"{names[0]}{SPAN}{names[-1]}"]
 
 
 def _parts(query: Query) -> list[Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 from pydantic import ValidationError
 
+from dpcore.answers.choice import Choice, Member, choose, named_blocks
 from dpcore.answers.intervals import Intervals, checked_level
 from dpcore.answers.joined import joined_attribute
 from dpcore.answers.periods import Periods
@@ -30,19 +31,8 @@ from dpcore.universe.blocks import Calendar, TimeBlock
 
 progress = logging.getLogger("dpcore.progress")
 
-MOST_NAMED = 6
-"""Of more blocks, only the first and the last are named."""
 FEW = 3
 """At most so many releases are named one by one."""
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """A release of a series, its columns and its blocks."""
-
-    folder: AnyPath
-    universe: Universe
-    blocks: tuple[TimeBlock, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,26 +73,20 @@ class Series:
         position, attribute = universe.names.index(column), universe.attributes[column]
         return Periods.of(self.calendar, query, position, attribute=attribute, published=self._published)
 
-    def chosen(self, periods: Periods, query: Query) -> tuple[list[Member], list[str]]:
-        """Return the releases that a question is answered from, in the order of their blocks, and the blocks that it needs besides.
+    def chosen(self, periods: Periods, query: Query) -> Choice:
+        """Return the releases that a question is answered from.
 
         Raises:
             UsageError: If no release covers a block that the question needs, or one that does has other columns than the newest release.
         """
-        taken: list[Member] = []
-        covered: set[str] = set()
-        for each in self.members:
-            names = {block.name for block in each.blocks}
-            if not names & covered and any(periods.may_hold(query.where, block) for block in each.blocks):
-                taken.append(each)
-                covered |= names
-        if not taken:
+        choice = choose(self.members, periods, query)
+        if not choice.members:
             published = named_blocks(block.name for block in sorted({*self._published}))
             raise UsageError(
                 f"no release of {one_line(self.dataset)} covers the time that the question asks about; published: {published}"
             )
-        self._refuse_other_columns(taken)
-        return sorted(taken, key=lambda each: each.blocks), periods.missing(query.where, covered, self._published)
+        self._refuse_other_columns(choice.members)
+        return choice
 
     def _refuse_other_columns(self, members: Sequence[Member]) -> None:
         """Raise if a release has other columns than the newest one. A question names columns by their positions in the newest one."""
@@ -127,12 +111,15 @@ class Series:
         query = parse(text, universe, tables=("release", "series", self.dataset))
         checked_level(level)
         periods = self.periods(query)
-        chosen, missing = self.chosen(periods, query)
-        divided = [(query, (), chosen)] if self.has_column else _divided(query, periods, chosen)
-        self._tell(chosen, missing)
+        choice = self.chosen(periods, query)
+        divided = [(query, (), choice.members)] if self.has_column else _divided(query, periods, choice.members)
+        self._tell(choice)
         parts = [Part(*self._intervals(each).of(asked, level=level), removed) for asked, removed, each in divided]
         frame = stacked_frame(query, parts, position=periods.position)
-        frame.attrs |= {"releases": [each.folder.name for each in chosen], "missing_blocks": missing}
+        frame.attrs |= {
+            "releases": [each.folder.name for each in choice.members],
+            "missing_blocks": list(choice.missing),
+        }
         return frame
 
     def _intervals(self, members: Sequence[Member]) -> Intervals:
@@ -144,17 +131,16 @@ class Series:
             self.sums[names] = Intervals(summed_release([open_release(each.folder) for each in members]))
         return self.sums[names]
 
-    def _tell(self, chosen: Sequence[Member], missing: Sequence[str]) -> None:
+    def _tell(self, choice: Choice) -> None:
         """Say what the answer was made from, and what it lacks."""
+        chosen = choice.members
         if len(chosen) <= FEW:
             for each in chosen:
                 progress.info("answering from %s: %s", one_line(each.folder.name), _span([each]))
         else:
             progress.info("answering from %d releases, one or more blocks each: %s", len(chosen), _span(chosen))
-        if missing:
-            progress.warning(
-                "warning: no release covers %s, so the answer is about the other blocks only", named_blocks(missing)
-            )
+        for warning in choice.warnings(so="the answer is about the other blocks only"):
+            progress.warning("warning: %s", warning)
         for name in self.members[0].universe.names:
             found = {each.universe.attributes.get(name) for each in chosen}
             if len({each.values for each in found if isinstance(each, Categorical)}) > 1:
@@ -235,9 +221,7 @@ def _difference(own: Universe, newest: Universe) -> str | None:
         return " and ".join(verb + ", ".join(names) for verb, names in told if names)
     if own.names != newest.names:
         return "its columns are in another order"
-    other = [
-        one_line(name) for name in own.names if _kind(own.attributes[name]) != _kind(newest.attributes[name])
-    ]
+    other = [one_line(name) for name in own.names if _kind(own.attributes[name]) != _kind(newest.attributes[name])]
     return f"the type of {', '.join(other)} is another one" if other else None
 
 
@@ -248,7 +232,7 @@ def _kind(attribute: Attribute) -> tuple[bool, Any]:
 
 def _divided(
     query: Query, periods: Periods, chosen: Sequence[Member]
-) -> list[tuple[Query, tuple[Any, ...], list[Member]]]:
+) -> list[tuple[Query, tuple[Any, ...], Sequence[Member]]]:
     """Divide a question about a column that was not released: by the values that it has in each release.
 
     Raises:
@@ -273,13 +257,3 @@ def _divided(
 
 def _span(members: Sequence[Member]) -> str:
     return named_blocks(block.name for each in members for block in each.blocks)
-
-
-def named_blocks(names: Iterable[str]) -> str:
-    """Name some blocks in a sentence.
-
-    >>> named_blocks(["2026-01"]), named_blocks(f"2026-{month:02}" for month in range(1, 13))
-    ('2026-01', '2026-01 ... 2026-12 (12 blocks)')
-    """
-    every = [one_line(name) for name in names]
-    return ", ".join(every) if len(every) <= MOST_NAMED else f"{every[0]} ... {every[-1]} ({len(every):,} blocks)"

@@ -33,8 +33,9 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 
 def _merge(arguments: argparse.Namespace) -> Answer:
     # Other verbs start faster without these.
+    from dpcore.answers.choice import named_blocks  # noqa: PLC0415
     from dpcore.answers.merged import merge  # noqa: PLC0415
-    from dpcore.answers.series import named_blocks, open_series  # noqa: PLC0415
+    from dpcore.answers.series import open_series  # noqa: PLC0415
 
     place = dataset_folder(arguments.name)
     series = open_series(place)

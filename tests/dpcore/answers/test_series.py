@@ -15,9 +15,10 @@ import pytest
 
 from benchmarks.coverage_releases import seeded
 from dpcore import answer, open_release, open_series, synthesize
+from dpcore.answers.choice import named_blocks
 from dpcore.answers.merged import merge
 from dpcore.answers.release import Release
-from dpcore.answers.series import Series, named_blocks
+from dpcore.answers.series import Series
 from dpcore.answers.summed import summed_release
 from dpcore.cli.main import main
 from dpcore.errors import UsageError
@@ -224,7 +225,9 @@ def test_a_release_with_other_columns_than_the_newest_is_refused(
     own = Universe({name: attributes[of] for name, of in columns.items()})
     mixed = replace(opened, members=(*opened.members[:-1], replace(first, universe=own)))
     for question in ("select count(*) as n from release", "select count(*) as n from release where month(day) = 1"):
-        with pytest.raises(UsageError, match=f"^{first.folder.name} has other columns than .*: {told}; .*name the folder of one"):
+        with pytest.raises(
+            UsageError, match=f"^{first.folder.name} has other columns than .*: {told}; .*name the folder of one"
+        ):
             answer(mixed, question)
     with pytest.raises(UsageError, match=told):
         merge(mixed, tmp_path / "sum")
@@ -258,6 +261,27 @@ def test_the_newest_release_of_a_block_that_is_not_withdrawn_is_read(tmp_path: P
         assert newer.name in found.attrs["releases"]
         withdraw_release(str(newer), reason="rows were missing")
         assert answer(folder, question)["n"][0] == pytest.approx(3000, abs=2)
+
+
+def test_a_release_that_was_left_out_is_named(series: Path, tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
+    opened = open_series(series)
+    assert opened is not None
+    may, march, february, january = opened.members
+    both = replace(february, blocks=(*february.blocks, *march.blocks))  # a newer release covers March alone
+    mixed = replace(opened, members=(may, march, both, january))
+    left_out = f"the rows of 2024-02 are missing: {both.folder.name} has them, but was left out, because a newer release covers a part of its blocks"
+    frame = answer(mixed, "select count(*) as n from release")
+    assert frame["n"][0] == pytest.approx(4500, abs=2)
+    assert frame.attrs["missing_blocks"] == ["2024-02", "2024-04"]
+    assert [line for line in told.messages if line.startswith("warning")] == [
+        f"warning: {left_out}",
+        "warning: no release covers 2024-04, so the answer is about the other blocks only",
+    ]
+    made = merge(mixed, tmp_path / "spring", where="day < '2024-05-01'")
+    assert made.manifest["warnings"][:2] == [
+        left_out,
+        "no release covers 2024-04, so the rows of that time are missing",
+    ]
 
 
 def test_released_days_can_be_divided_at_will(tmp_path: Path) -> None:
