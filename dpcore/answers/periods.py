@@ -102,7 +102,8 @@ class Periods:
         return [*_as_one(before), *between, *_as_one(after)]
 
     def _needed(self, condition: Condition) -> list[int]:
-        return np.unique(self.column.cell[self._most(condition) == 2]).tolist()
+        found: list[int] = np.unique(self.column.cell[self._most(condition) == 2]).tolist()
+        return found
 
     @cached_property
     def _labels(self) -> tuple[str, ...]:

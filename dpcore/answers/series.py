@@ -5,13 +5,13 @@ the oldest, each one that shares no block with those chosen before. So no row co
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
 import pandas as pd
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from dpcore.answers.choice import Choice, Member, choose, named_blocks
 from dpcore.answers.intervals import Intervals, checked_level
@@ -161,28 +161,48 @@ def open_series(folder: str | AnyPath) -> Series | None:
     if pointed(path) is None:
         return None
     live = [each for each in reversed(listed_in(path)) if each.notice is None]
-    if not live or not _blocks(live[0].manifest):
+    covered = [_covered(each) for each in live]
+    if not covered or covered[0] is None:
         return None
-    by = _blocks(live[0].manifest).get("by")
-    if any(_blocks(each.manifest).get("by") != by for each in live):
+    if any(each is None or each.by != covered[0].by for each in covered):
         raise UsageError(
             f"the releases in {one_line(path)} divide rows into blocks in different ways, so they cannot be added; name one release"
         )
     calendar = _calendar(live[0])
     members = tuple(
-        Member(
-            each.folder,
-            universe_of(each.manifest, each.folder),
-            tuple(sorted(calendar.block(name) for name in _blocks(each.manifest)["names"])),
-        )
-        for each in live
+        Member(each.folder, universe_of(each.manifest, each.folder), _named(each, blocks, calendar))
+        for each, blocks in zip(live, covered, strict=True)
+        if blocks is not None
     )
-    return Series(str(live[0].manifest["dataset"]), calendar, members)
+    return Series(str(live[0].manifest.get("dataset", path.name)), calendar, members)
 
 
-def _blocks(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    privacy = manifest.get("privacy")
-    return (privacy.get("blocks") if isinstance(privacy, dict) else None) or {}
+class _Covered(BaseModel):
+    """What a manifest must say about the blocks of its release."""
+
+    by: str
+    names: tuple[str, ...] = Field(min_length=1)
+
+
+def _covered(release: Listed) -> _Covered | None:
+    """Return what a release says about its blocks; None if it does not cover blocks."""
+    privacy = release.manifest.get("privacy")
+    told = privacy.get("blocks") if isinstance(privacy, dict) else None
+    try:
+        return None if told is None else _Covered.model_validate(told)
+    except ValidationError:
+        raise _damaged(release) from None
+
+
+def _named(release: Listed, covered: _Covered, calendar: Calendar) -> tuple[TimeBlock, ...]:
+    try:
+        return tuple(sorted(calendar.block(name) for name in covered.names))
+    except UsageError:
+        raise _damaged(release) from None
+
+
+def _damaged(release: Listed) -> UsageError:
+    return UsageError(f"the blocks in the manifest of {one_line(release.folder)} are damaged; copy the release again")
 
 
 def _calendar(newest: Listed) -> Calendar:
@@ -232,7 +252,7 @@ def _kind(attribute: Attribute) -> tuple[bool, Any]:
 
 def _divided(
     query: Query, periods: Periods, chosen: Sequence[Member]
-) -> list[tuple[Query, tuple[Any, ...], Sequence[Member]]]:
+) -> Sequence[tuple[Query, tuple[Any, ...], Sequence[Member]]]:
     """Divide a question about a column that was not released: by the values that it has in each release.
 
     Raises:

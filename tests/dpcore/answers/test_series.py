@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from collections.abc import Iterator
 from contextlib import chdir
 from dataclasses import replace
@@ -282,6 +283,28 @@ def test_a_release_that_was_left_out_is_named(series: Path, tmp_path: Path, told
         left_out,
         "no release covers 2024-04, so the rows of that time are missing",
     ]
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        {"by": "month of day", "names": []},
+        {"by": "month of day"},
+        {"by": "month of day", "names": ["2024-13"]},
+        ["2024-01"],
+        "x",
+    ],
+)
+def test_damaged_blocks_of_any_release_are_refused(series: Path, tmp_path: Path, blocks: object) -> None:
+    folder = shutil.copytree(series, tmp_path / "visits")
+    oldest = min(each for each in folder.iterdir() if each.is_dir())
+    manifest = json.loads((oldest / "manifest.json").read_text(encoding="utf-8"))
+    manifest["privacy"]["blocks"] = blocks
+    (oldest / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(
+        UsageError, match=f"^the blocks in the manifest of .*{oldest.name} are damaged; copy the release again"
+    ):
+        open_series(folder)
 
 
 def test_released_days_can_be_divided_at_will(tmp_path: Path) -> None:
