@@ -26,7 +26,7 @@ from dpcore.errors import UsageError
 from dpcore.release.draft import Draft, Judgement, SyntheticRows
 from dpcore.release.integrity import one_line
 from dpcore.release.publishing import Published, write_folder
-from dpcore.release.summed_statement import state_sum
+from dpcore.release.summed_statement import SummedStatement, state_sum
 from dpcore.spec import Declaration
 from dpcore.spec.release import ReleaseSpec
 from dpcore.universe import Categorical
@@ -51,8 +51,10 @@ def merge(series: Series, folder: Path, *, where: str | None = None) -> Publishe
     members, missing = _chosen(series, where)
     _refuse_place(folder, members)
     releases = [open_release(each.folder) for each in members]
+    by_age = sorted(zip(members, releases, strict=True), key=lambda each: -series.members.index(each[0]))
+    statement = state_sum([release.manifest["privacy"] for _, release in by_age])
     total = summed_release(releases)
-    return write_folder(_draft(releases, total, name=folder.name, missing=missing), folder)
+    return write_folder(_draft(releases, total, statement, name=folder.name, missing=missing), folder)
 
 
 def _refuse_place(folder: Path, members: Sequence[Member]) -> None:
@@ -90,14 +92,14 @@ def _chosen(series: Series, where: str | None) -> tuple[list[Member], list[str]]
     return members, missing
 
 
-def _draft(releases: Sequence[Release], total: Release, *, name: str, missing: Sequence[str]) -> Draft:
+def _draft(
+    releases: Sequence[Release], total: Release, statement: SummedStatement, *, name: str, missing: Sequence[str]
+) -> Draft:
     manifest, known = releases[-1].manifest, total.known
     if known is None:
         raise TypeError("a sum without replicates")
     declaration = _declaration(manifest, total)
-    in_order = [each.manifest["privacy"] for each in sorted(releases, key=lambda each: each.folder.name)]
     count, seed = max(0, round(total.model.total)), _seed(releases)
-    statement = state_sum(in_order)
     wanted = declaration.spec.output.rows
     count = count if wanted == "noisy" else wanted
 

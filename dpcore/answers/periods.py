@@ -4,9 +4,10 @@ A release may lack this column: its rows are those of its blocks, so nothing is 
 `group by`, as long as every release lies entirely on one side of each condition, and in one group.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import date, datetime, time
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ from dpcore.universe import Attribute, Date, Datetime
 from dpcore.universe.blocks import Calendar, TimeBlock
 
 MOST_PERIODS = 100_000
+MOST_BEYOND = 6
+"""Of more missing periods before or after all published ones, only the first and the last are named."""
 Truths = npt.NDArray[np.int8]
 
 
@@ -78,8 +81,37 @@ class Periods:
 
     def needed(self, condition: Condition) -> tuple[str, ...]:
         """Return the periods in which a condition may hold for some row, whatever its other columns are."""
-        cells = np.unique(self.column.cell[self._most(condition) == 2])
-        return tuple(self.column.attribute.labels[cell] for cell in cells.tolist())
+        return tuple(self._labels[cell] for cell in self._needed(condition))
+
+    def missing(self, condition: Condition, covered: Collection[str], published: Iterable[TimeBlock]) -> list[str]:
+        """Return the needed periods that are not covered. Many of them before or after all published ones are named as one.
+
+        Args:
+            condition: The condition.
+            covered: The names of the covered blocks.
+            published: The blocks that some release covers.
+        """
+        known = [self._cell(block) for block in published]
+        first, last = min(known), max(known)
+        missing = [cell for cell in self._needed(condition) if self._labels[cell] not in covered]
+        before = [self._labels[cell] for cell in missing if cell < first]
+        between = [self._labels[cell] for cell in missing if first <= cell <= last]
+        after = [self._labels[cell] for cell in missing if cell > last]
+        return [*_as_one(before), *between, *_as_one(after)]
+
+    def _needed(self, condition: Condition) -> list[int]:
+        return np.unique(self.column.cell[self._most(condition) == 2]).tolist()
+
+    @cached_property
+    def _labels(self) -> tuple[str, ...]:
+        return self.column.attribute.labels
+
+    @cached_property
+    def _cells(self) -> dict[str, int]:
+        return {label: cell for cell, label in enumerate(self._labels)}
+
+    def _cell(self, block: TimeBlock) -> int:
+        return self._cells[self.calendar.name(block.period, late=False)]
 
     def may_hold(self, condition: Condition, block: TimeBlock) -> bool:
         """Return whether a condition may hold for a row of a block."""
@@ -130,10 +162,9 @@ class Periods:
 
     def _pieces(self, blocks: Sequence[TimeBlock]) -> npt.NDArray[np.bool_]:
         """Return which pieces the rows of some blocks may lie in. Late rows may have any earlier day."""
-        labels = self.column.attribute.labels
-        found = np.zeros(len(labels), dtype=np.bool_)
+        found = np.zeros(len(self._labels), dtype=np.bool_)
         for block in blocks:
-            at = labels.index(self.calendar.name(block.period, late=False))
+            at = self._cell(block)
             found[0 if block.late else at : at + 1] = True
         return np.asarray(found[self.column.cell])
 
@@ -162,6 +193,15 @@ class Periods:
             return np.zeros(pieces, dtype=np.int8), np.full(pieces, 2, dtype=np.int8)
         # a row of a block has a day, so its day is never null
         return (np.zeros(pieces, np.int8) if isinstance(condition, IsNull) else self.column.truths(condition),) * 2
+
+
+def _as_one(names: list[str]) -> list[str]:
+    """Name many periods as one.
+
+    >>> _as_one(["2026-01", "2026-02"]), _as_one([f"2026-{month:02}" for month in range(1, 13)])
+    (['2026-01', '2026-02'], ['2026-01 to 2026-12'])
+    """
+    return names if len(names) <= MOST_BEYOND else [f"{names[0]} to {names[-1]}"]
 
 
 def _parts(query: Query) -> list[Any]:
@@ -201,11 +241,36 @@ def _span(calendar: Calendar, published: Iterable[TimeBlock], named: Sequence[da
 
 
 def _changed(node: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a question with each elementary condition replaced."""
+    """Return a question with each elementary condition replaced, and with conditions as short as their constants allow."""
     if isinstance(node, tuple):
         return tuple(_changed(each, change) for each in node)
     if not is_dataclass(node) or isinstance(node, Term | Key | KeyOf):
         return node
     if hasattr(node, "term"):
         return change(node)
-    return replace(node, **{each.name: _changed(getattr(node, each.name), change) for each in fields(node)})  # type: ignore[type-var]
+    found = {each.name: _changed(getattr(node, each.name), change) for each in fields(node)}
+    if "where" in found:
+        found["where"] = _shortened(found["where"])
+    return replace(node, **found)  # type: ignore[type-var]
+
+
+def _shortened(condition: Condition) -> Condition:
+    """Return a condition without constants, so that conditions on the same rows are equal.
+
+    >>> _shortened(AnyOf((Always(truth=False), Not(All((IsNull(Term(0)), Always(truth=True)))))))
+    Not(part=IsNull(term=Term(column=0, transform=None)))
+    """
+    match condition:
+        case Not(part) | IsTrue(part):
+            inner = _shortened(part)
+            if isinstance(inner, Always):
+                return Always(truth=inner.truth != isinstance(condition, Not))
+            return replace(condition, part=inner)
+        case All(parts) | AnyOf(parts):
+            neutral = Always(truth=isinstance(condition, All))
+            kept = [each for each in map(_shortened, parts) if each != neutral]
+            decided = [each for each in kept if isinstance(each, Always)]
+            if decided or not kept:
+                return decided[0] if decided else neutral
+            return kept[0] if len(kept) == 1 else replace(condition, parts=tuple(kept))
+    return condition

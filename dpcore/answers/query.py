@@ -259,8 +259,12 @@ class Query:
 
     def numbers(self) -> tuple[Number, ...]:
         """Return all numbers that are shown, filtered or sorted by, each once."""
+        return tuple(dict.fromkeys(self.places()))
+
+    def places(self) -> tuple[Number, ...]:
+        """Return the number in each place that has one. Two places may have the same."""
         every = [each.value for each in self.outputs] + [each.by for each in self.order] + list(_sides(self.having))
-        return tuple(dict.fromkeys(each for each in every if isinstance(each, Number)))
+        return tuple(each for each in every if isinstance(each, Number))
 
 
 def aggregates(number: Number) -> Iterator[Aggregate]:

@@ -87,7 +87,7 @@ class Series:
         """Return the releases that a question is answered from, in the order of their blocks, and the blocks that it needs besides.
 
         Raises:
-            UsageError: If no release covers a block that the question needs.
+            UsageError: If no release covers a block that the question needs, or one that does has other columns than the newest release.
         """
         taken: list[Member] = []
         covered: set[str] = set()
@@ -101,8 +101,19 @@ class Series:
             raise UsageError(
                 f"no release of {one_line(self.dataset)} covers the time that the question asks about; published: {published}"
             )
-        missing = [name for name in periods.needed(query.where) if name not in covered]
-        return sorted(taken, key=lambda each: each.blocks), missing
+        self._refuse_other_columns(taken)
+        return sorted(taken, key=lambda each: each.blocks), periods.missing(query.where, covered, self._published)
+
+    def _refuse_other_columns(self, members: Sequence[Member]) -> None:
+        """Raise if a release has other columns than the newest one. A question names columns by their positions in the newest one."""
+        newest = self.members[0]
+        for each in members:
+            if told := _difference(each.universe, newest.universe):
+                raise UsageError(
+                    f"{one_line(each.folder.name)} has other columns than {one_line(newest.folder.name)}, the newest release: {told}; so a "
+                    f"question about the series cannot be answered from it; name the folder of one release instead, such as "
+                    f"{one_line(each.folder)}"
+                )
 
     @property
     def _published(self) -> Iterable[TimeBlock]:
@@ -215,16 +226,46 @@ def _with_all_values(name: str, newest: Attribute, others: Sequence[Attribute | 
     return joined_attribute(name, [*alike, newest])
 
 
+def _difference(own: Universe, newest: Universe) -> str | None:
+    """Return how the columns of a release differ from those of the newest one, as text; None if a question means the same in both."""
+    lacks = [one_line(name) for name in newest.names if name not in own.names]
+    more = [one_line(name) for name in own.names if name not in newest.names]
+    if lacks or more:
+        told = (("it lacks ", lacks), ("it also has ", more))
+        return " and ".join(verb + ", ".join(names) for verb, names in told if names)
+    if own.names != newest.names:
+        return "its columns are in another order"
+    other = [
+        one_line(name) for name in own.names if _kind(own.attributes[name]) != _kind(newest.attributes[name])
+    ]
+    return f"the type of {', '.join(other)} is another one" if other else None
+
+
+def _kind(attribute: Attribute) -> tuple[bool, Any]:
+    """Return what decides how constants are compared with a column."""
+    return isinstance(attribute, Categorical), attribute.arrow_type
+
+
 def _divided(
     query: Query, periods: Periods, chosen: Sequence[Member]
 ) -> list[tuple[Query, tuple[Any, ...], list[Member]]]:
-    """Divide a question about a column that was not released: by the values that it has in each release."""
+    """Divide a question about a column that was not released: by the values that it has in each release.
+
+    Raises:
+        UsageError: If one group would need different questions of different releases.
+    """
     found: list[tuple[Query, tuple[Any, ...], list[Member]]] = []
     for each in chosen:
         asked, removed = periods.without(query, each.blocks, release=each.folder.name)
         same = [part for part in found if part[:2] == (asked, removed)]
         if same:
             same[0][2].append(each)
+        elif any(part[1] == removed for part in found):
+            raise UsageError(
+                f"{one_line(periods.calendar.column)} was not released, and the question asks for different rows of different periods in one "
+                f"group; group by the period, such as by date_trunc('{periods.calendar.every}', {one_line(periods.calendar.column)}), or ask "
+                "for the periods one by one"
+            )
         else:
             found.append((asked, removed, [each]))
     return found

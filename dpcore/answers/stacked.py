@@ -65,11 +65,8 @@ def stacked_frame(query: Query, parts: Sequence[Part], *, position: int) -> pd.D
         )
     keys = _columns(query, parts, position, end=0)
     order = _order(keys)
-    # Every part was asked the same numbers in the same order.
-    found = {
-        number: _joined([list(part.found.values())[at] for part in parts], order)
-        for at, number in enumerate(query.numbers())
-    }
+    numbers = [_own_numbers(query, part) for part in parts]
+    found = {number: _joined([own[number] for own in numbers], order) for number in query.numbers()}
     highs = _columns(query, parts, position, end=1)
     stack = _Stack(query, len(order), parts[0].prepared)
     return framed(
@@ -78,6 +75,12 @@ def stacked_frame(query: Query, parts: Sequence[Part], *, position: int) -> pd.D
         keys=[[column[at] for at in order] for column in keys],
         highs=[[column[at] for at in order] for column in highs],
     )
+
+
+def _own_numbers(query: Query, part: Part) -> dict[Number, Interval]:
+    """Return what a part gives for each number of the whole question. Different numbers may be the same in a part."""
+    own = part.prepared.query.places()
+    return {number: part.found[asked] for number, asked in zip(query.places(), own, strict=True)}
 
 
 def _has_overall(number: Number) -> bool:

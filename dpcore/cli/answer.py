@@ -4,11 +4,10 @@ import argparse
 import json
 from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.cli.output import Answer, UsedLedger, table
-from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.cli.specs import Subparsers, add_verb, release_folder
 from dpcore.release.integrity import one_line
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "release",
         metavar="RELEASE",
-        type=Path,
+        type=release_folder,
         help="the release's folder, or its dataset's folder for the newest release; of a dataset by blocks, for all blocks",
     )
     parser.add_argument(

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from dpcore.cli.output import Answer, table
 from dpcore.errors import SourceError, UsageError
+from dpcore.object_store import output_address
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
@@ -43,9 +44,17 @@ def add_release(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "release",
         metavar="RELEASE",
-        type=Path,
+        type=release_folder,
         help="the release's folder, or its dataset's folder for the newest release",
     )
+
+
+def release_folder(text: str) -> str:
+    """Return the folder of a release, which may be in an object store, checked. A Path would turn s3://bucket into s3:/bucket."""
+    try:
+        return output_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 class Runner(Protocol):

@@ -6,8 +6,11 @@ Write p(t) for the amount of release t, in a currency in which adaptively chosen
 - *A row under replace-one* may leave one block and enter another: at most the two largest p(t) together.
 - *A person* may have rows in every block: at most the sum of all p(t). A person with rows in one block loses at most the largest p(t).
 
-A release that was also made from other runs' answers can depend on any block, so then all amounts are added for everybody. The
-amounts of later releases may have been chosen after earlier ones were seen. They count as raises of a cap (docs/decisions/0027).
+The amounts of later releases may have been chosen after earlier ones were seen. They count as raises of the first run's amount, which was
+fixed before the first draw (docs/decisions/0027). For the same reason, the delta is that of the first run.
+
+A release that was also made from other runs' answers can depend on any block, and these runs may have begun before the first one of the sum.
+Its statement does not say what they reserved first, so it is refused.
 """
 
 import math
@@ -18,6 +21,7 @@ from typing import Any
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, Promise, mu_of, promise_of, sampler_delta
+from dpcore.release.integrity import one_line
 from dpcore.release.statement import ACCOUNTING, Bookkeeping, Statement
 from dpcore.reporting.formatting import pair
 from dpcore.version import installed_version
@@ -38,16 +42,19 @@ class SummedStatement(Statement):
     parts: int
     in_one_part: Promise | None
 
-    def said_of(self, subject: str) -> str:
-        """Return the guarantee about something: the limit on rows per unit holds in each part by itself."""
+    @property
+    def difference(self) -> str:
+        """By what two neighbours differ, as text: the limit on rows per unit holds in each part by itself."""
         if self.unit == "row":
-            return super().said_of(subject)
+            return super().difference
         change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
+        most = "at most 1 counts" if self.max_rows_per_unit == 1 else f"at most {self.max_rows_per_unit} count"
         weighed = "" if self.weight is None else f", each {self.weighing}"
-        told = (
-            f"{subject} {pair(self.epsilon, self.delta)}-differentially private with respect to {change} one {self.unit} with all its "
-            f"rows, of which at most {self.max_rows_per_unit} count in each of its {self.parts} parts{weighed}."
-        )
+        return f"{change} one {self.unit} with all its rows, of which {most} in each of its {self.parts} parts{weighed}"
+
+    def said_of(self, subject: str) -> str:
+        """Return the guarantee about something, and that to units whose rows all lie in one part."""
+        told = super().said_of(subject)
         if self.in_one_part is None:
             return told
         one = pair(self.in_one_part.epsilon, self.in_one_part.delta)
@@ -61,22 +68,22 @@ def state_sum(privacy: Sequence[Mapping[str, Any]]) -> SummedStatement:
         privacy: The statement of each release, as its manifest has it, in the order of their runs.
 
     Raises:
-        UsageError: If they do not protect the same.
+        UsageError: If they do not protect the same, or one of them was also made from other runs' answers.
     """
-    last = privacy[-1]
+    first, last = privacy[0], privacy[-1]
+    _refuse_made_from_others(privacy)
     for name in SAME:
         if any(each.get(name) != last.get(name) for each in privacy):
             raise UsageError(
                 f"the releases have different promises (`{name}`), so their sum has none; merge only releases of one spec"
             )
     currency = next(each for each, words in ACCOUNTING.items() if words == last["accounting"])
-    amounts, delta = [_amount(each, currency) for each in privacy], max(float(each["delta"]) for each in privacy)
+    amounts, delta = [_amount(each, currency) for each in privacy], float(first["delta"])
     draws = sum(int(each["draws"]) for each in privacy)
-    apart = not any(each.get("earlier") for each in privacy)
-    cap = _cap(amounts, currency, together=_together(last, len(amounts), apart=apart))
+    cap = _cap(amounts, currency, together=_together(last, len(amounts)))
     whole = promise_of(cap, delta=delta)
     in_one = None
-    if apart and last["unit"] != "row":
+    if last["unit"] != "row":
         most = 1 if last["neighbours"] == "add-remove" else 2
         in_one = promise_of(_cap(amounts, currency, together=most), delta=delta)
     known = {each.name for each in fields(Statement)}
@@ -98,22 +105,31 @@ def state_sum(privacy: Sequence[Mapping[str, Any]]) -> SummedStatement:
         "versions": {**last["versions"], "dpflow": installed_version()},
         "blocks": None,
         "chosen_limit": None,
-        "earlier": tuple(run for each in privacy for run in (*each.get("earlier", ()), each["run"])),
+        "earlier": tuple(each["run"] for each in privacy),
     }
     return SummedStatement(**{**kept, **told}, parts=len(privacy), in_one_part=in_one)
 
 
-def _together(privacy: Mapping[str, Any], parts: int, *, apart: bool) -> int:
+def _refuse_made_from_others(privacy: Sequence[Mapping[str, Any]]) -> None:
+    for each in privacy:
+        if each.get("earlier"):
+            raise UsageError(
+                f"the release of run {one_line(each['run'])} was also made from the answers of other runs, and what they reserved before the "
+                "first draw is not known here, so the sum has no promise; merge only releases that were made by one run each"
+            )
+
+
+def _together(privacy: Mapping[str, Any], parts: int) -> int:
     """Return how many of the releases one unit can affect."""
-    if privacy["unit"] != "row" or not apart:
+    if privacy["unit"] != "row":
         return parts
     return 1 if privacy["neighbours"] == "add-remove" else min(2, parts)
 
 
 def _cap(amounts: Sequence[int], currency: Currency, *, together: int) -> Cap:
-    """Return what the largest amounts are together. If it was not fixed before the first draw, it counts as a raise of the smallest one."""
-    total, least = sum(sorted(amounts)[-together:]), min(amounts)
-    return Cap(currency, total, first=least if total > least else None)
+    """Return what the largest amounts are together, as a raise of the first run's amount if it is more."""
+    total, first = sum(sorted(amounts)[-together:]), amounts[0]
+    return Cap(currency, total, first=first if total > first else None)
 
 
 def _amount(privacy: Mapping[str, Any], currency: Currency) -> int:

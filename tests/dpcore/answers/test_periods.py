@@ -1,5 +1,6 @@
 """Which blocks a question needs, and what it asks of a release that lacks their column."""
 
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -45,10 +46,19 @@ def test_the_blocks_that_a_condition_needs(where: str, needed: list[str]) -> Non
         assert periods.may_hold(query.where, block) == (block.name in needed)
 
 
+def test_missing_periods_before_and_after_all_published_ones_are_named_as_one() -> None:
+    always = replace(CALENDAR, start=date.min)
+    query, periods = asked("where day between '1900-01-01' and '2300-12-31'", calendar=always)
+    covered = {"2026-02", "2026-04"}
+    assert periods.missing(query.where, covered, SPRING) == ["1900-01 to 2026-01", "2026-03", "2026-05 to 2300-12"]
+    query, periods = asked("where day < '2026-07-01'", calendar=always)
+    assert periods.missing(query.where, covered, SPRING) == ["2026-03", "2026-05", "2026-06"]
+
+
 def test_a_question_about_whole_blocks_does_not_need_the_column() -> None:
     query, periods = asked("where day >= '2026-03-01' and smoker group by quarter(day), smoker")
     plain, removed = periods.without(query, SPRING[1:2], release="r")
-    expected = parse("select count(*) from release where true and smoker group by smoker", UNIVERSE)
+    expected = parse("select count(*) from release where smoker group by smoker", UNIVERSE)
     assert (plain.where, plain.keys, removed) == (expected.where, expected.keys, ((1, 1),))
     with pytest.raises(
         UsageError, match=r"^r does not have the column day, so its rows cannot be divided by it; ask for whole periods"

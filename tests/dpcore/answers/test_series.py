@@ -139,6 +139,13 @@ def test_blocks_that_nobody_published_are_named(series: Path, told: pytest.LogCa
         answer(series, "select count(*) from release where day >= '2024-08-01'")
 
 
+def test_a_question_without_end_is_answered(series: Path, told: pytest.LogCaptureFixture) -> None:
+    frame = answer(series, "select count(*) as n from release where day between '2024-05-01' and '9999-12-31'")
+    assert frame["n"][0] == pytest.approx(1500, abs=2)
+    assert frame.attrs["missing_blocks"] == ["2024-06 to 9999-12"]
+    assert "warning: no release covers 2024-06 to 9999-12, so the answer" in "".join(told.messages)
+
+
 def test_groups_by_period_are_the_releases_of_that_period(series: Path) -> None:
     frame = answer(
         series,
@@ -163,6 +170,65 @@ def test_a_period_that_cuts_a_release_without_the_column_is_refused(series: Path
         answer(series, "select median(day) from release")
     with pytest.raises(UsageError, match=r"ask for the counts of the periods"):
         answer(series, "select count(*) / sum(count(*)) over () from release group by month(day)")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "select ward, count(*) filter (where day < '2024-02-01') as early, count(*) as n from release group by ward",
+        "select ward, count(*) as n from release where smoker or day < '2024-02-01' group by ward",
+        "select count(*) as n from release where smoker or day < '2024-02-01'",
+    ],
+)
+def test_one_group_cannot_have_different_rows_of_different_periods(series: Path, question: str) -> None:
+    with pytest.raises(
+        UsageError,
+        match=r"asks for different rows of different periods in one group; group by the period, such as by date_trunc\('month', day\)",
+    ):
+        answer(series, question)
+
+
+def test_periods_that_several_conditions_name_are_one_group(series: Path) -> None:
+    frame = answer(series, "select count(*) as n from release where day < '2024-02-01' or day >= '2024-05-01'")
+    assert frame["n"].tolist() == pytest.approx([3000], abs=2)
+
+
+def test_numbers_that_are_the_same_in_one_period_stay_apart_in_others(series: Path) -> None:
+    frame = answer(
+        series,
+        "select quarter(day) as quarter, count(*) filter (where day < '2024-04-01') as early, count(*) as n, "
+        "count(*) filter (where smoker) as smokers from release group by 1",
+    )
+    first, second = truth(1, 2, 3), truth(5)
+    assert frame["early"].tolist() == pytest.approx([len(first), 0], abs=2)
+    assert frame["n"].tolist() == pytest.approx([len(first), len(second)], abs=2)
+    assert frame["smokers"].tolist() == pytest.approx([first["smoker"].sum(), second["smoker"].sum()], abs=2)
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"ward": "ward", "smoker": "smoker"}, "it lacks age"),
+        ({"ward": "ward", "smoker": "smoker", "day": "age"}, "it lacks age and it also has day"),
+        ({"ward": "ward", "age": "age", "smoker": "smoker"}, "its columns are in another order"),
+        ({"ward": "age", "smoker": "smoker", "age": "age"}, "the type of ward is another one"),
+    ],
+)
+def test_a_release_with_other_columns_than_the_newest_is_refused(
+    series: Path, tmp_path: Path, columns: dict[str, str], told: str
+) -> None:
+    opened = open_series(series)
+    assert opened is not None
+    first = opened.members[-1]
+    attributes = first.universe.attributes
+    own = Universe({name: attributes[of] for name, of in columns.items()})
+    mixed = replace(opened, members=(*opened.members[:-1], replace(first, universe=own)))
+    for question in ("select count(*) as n from release", "select count(*) as n from release where month(day) = 1"):
+        with pytest.raises(UsageError, match=f"^{first.folder.name} has other columns than .*: {told}; .*name the folder of one"):
+            answer(mixed, question)
+    with pytest.raises(UsageError, match=told):
+        merge(mixed, tmp_path / "sum")
+    assert answer(mixed, "select count(*) as n from release where month(day) = 5")["n"][0] == pytest.approx(1500, abs=2)
 
 
 def test_nothing_is_charged_and_the_newest_release_alone_can_still_be_asked(series: Path) -> None:

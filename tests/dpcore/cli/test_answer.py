@@ -79,3 +79,11 @@ def test_a_mistake_is_one_line_with_its_place(
 def test_a_folder_without_a_release_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert dpflow(str(tmp_path / "nothing"), QUESTION) == 2
     assert "name the folder of a release" in capsys.readouterr().err
+
+
+def test_an_address_that_may_contain_a_password_is_refused_and_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        dpflow("s3://somebody:SECRET@bucket/visits", QUESTION)
+    said = "".join(capsys.readouterr())
+    assert "argument RELEASE: must be an address of letters, digits" in said
+    assert "SECRET" not in said

@@ -73,14 +73,27 @@ def test_a_person_in_every_part_loses_the_sum_and_is_told_so() -> None:
         "at most 20 count in each of its 3 parts. For one patient whose rows all lie in one part, the promise is ("
         in statement.sentence
     )
+    assert statement.difference == (
+        "adding or removing one patient with all its rows, of which at most 20 count in each of its 3 parts"
+    )
+    assert "of which at most 1 counts in each of its 3 parts." in stated(max_rows_per_unit=1).sentence
     assert statement.earlier == ("run-1", "run-2", "run-3")
     assert (statement.draws, statement.bookkeeping.reserved) == (300, pytest.approx(3 * RHO))
 
 
-def test_parts_that_were_made_from_others_are_added_even_for_rows() -> None:
-    statement = state_sum([part(1, unit="row"), part(2, unit="row", earlier=["run-1"])])
-    assert Promise(statement.epsilon, statement.delta) == promised(2)
-    assert statement.in_one_part is None
+@pytest.mark.parametrize("unit", ["row", "patient"])
+@pytest.mark.parametrize("rhos", [(0.25, 0.5), (0.5, 0.25)])
+def test_the_first_run_decides_what_was_fixed_before_the_first_draw(unit: str, rhos: tuple[float, float]) -> None:
+    # With 0.25 chosen after 0.5 was seen, 0.25 cannot decide the order of the conversion.
+    statement = state_sum([part(at, unit=unit, rho=rho, delta=1e-6 / at) for at, rho in enumerate(rhos, 1)])
+    total, first = (round(each * AMOUNT_OF_ONE) for each in (max(rhos) if unit == "row" else sum(rhos), rhos[0]))
+    expected = promise_of(Cap(Currency.ZCDP, total, first=first if total > first else None), delta=1e-6)
+    assert Promise(statement.epsilon, statement.delta) == expected
+
+
+def test_a_part_that_was_also_made_from_other_runs_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"run-2 was also made from the answers of other runs.*made by one run each"):
+        state_sum([part(1, unit="row"), part(2, unit="row", earlier=["run-1"])])
 
 
 @pytest.mark.parametrize(

@@ -401,6 +401,10 @@ def listed_found_read_answered_and_verified(here: Path, capsys: pytest.CaptureFi
     frame = answer(str(folder), "select count(*) as n from release")
     assert 0 < len(rows) < 1000
     assert frame["n"][0] == pytest.approx(len(rows), abs=1)
+    code, text = said(capsys, "answer", str(folder), "select count(*) as n from release", "--json")
+    assert (code, json.loads(text)[0]["n"]) == (0, pytest.approx(len(rows), abs=1))
+    code, text = said(capsys, "sample", f"{folder}/{name}", "--rows", "5", "--json")
+    assert (code, len(json.loads(text))) == (0, 5)
     verified = verify_ledger(complete=[folder])
     assert (verified.manifests, verified.files, verified.absent) == (1, len(objects_in(folder / name)), 0)
     (folder / name / "card.html").write(b"<p>")
