@@ -102,8 +102,7 @@ class Periods:
         return [*_as_one(before), *between, *_as_one(after)]
 
     def _needed(self, condition: Condition) -> list[int]:
-        found: list[int] = np.unique(self.column.cell[self._most(condition) == 2]).tolist()
-        return found
+        return [int(cell) for cell in np.unique(self.column.cell[self._most(condition) == 2])]
 
     @cached_property
     def _labels(self) -> tuple[str, ...]:

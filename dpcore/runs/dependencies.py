@@ -4,8 +4,6 @@ Each function costs one charged measurement of its columns, with the price of an
 post-processing. How rows are read never depends on it: rows that contradict a learned function count like all others.
 """
 
-import numpy as np
-
 from dpcore.curator.curator import Curator
 from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.privacy.accounting import Currency
@@ -21,8 +19,8 @@ def learn_functions(
 ) -> tuple[Declaration, tuple[LearnedFunction, ...]]:
     """Buy noisy counts of the columns of each dependency, and return the declaration with their functions.
 
-    The functions are learned one after the other. Each takes the most frequent value that the constraints so far leave possible, so together
-    they leave some row possible for everything that they determine.
+    The functions are learned one after the other. Every combination on the left keeps a possible row, whatever the noise is: its determined
+    column is in no other constraint, but that it may determine a further column.
 
     Args:
         declaration: The declaration, after discovery.
@@ -40,15 +38,14 @@ def learn_functions(
         taken += dependency.share
         counts = measured.values.reshape([universe.shape[axis] for axis in axes]).transpose(turn)
         possible = Zeros(universe.possible).support(axes, Resolutions(universe.shape))
-        learned = dependency.learned(
-            counts, None if possible is None else possible.transpose(turn), universe.attributes
-        )
+        allowed = None if possible is None else possible.transpose(turn)
+        learned = dependency.learned(counts, allowed, universe.attributes)
         functions.append(
             LearnedFunction(
                 given=dependency.given,
                 determined=dependency.determined,
                 rows=learned.rows(universe.attributes),
-                clear=dependency.clear(np.asarray(counts), universe.attributes, noise=measured.noise),
+                clear=dependency.clear(counts, allowed, universe.attributes, noise=measured.noise),
                 noise=measured.noise,
                 spent=curator.price([step]) / reserved,
             )

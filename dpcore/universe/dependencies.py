@@ -89,10 +89,18 @@ class Depends(Constraint):
         best = ranked.argmax(axis=-1)
         return replace(self, codes=tuple(np.where(ranked.max(axis=-1) > -np.inf, best, UNDETERMINED).ravel().tolist()))
 
-    def clear(self, counts: npt.NDArray[np.integer[Any]], attributes: Mapping[str, Attribute], *, noise: float) -> int:
-        """Return for how many combinations of the given columns the largest noisy count stands out clearly."""
-        ranked = np.sort(self._ranked(counts, None, attributes), axis=-1)
-        return int((ranked[..., -1] - ranked[..., -2] > CLEAR * noise).sum()) if ranked.shape[-1] > 1 else ranked.size
+    def clear(
+        self,
+        counts: npt.NDArray[np.integer[Any]],
+        possible: Possible | None,
+        attributes: Mapping[str, Attribute],
+        *,
+        noise: float,
+    ) -> int:
+        """Return for how many combinations of the given columns, of those that are possible, the largest noisy count stands out clearly."""
+        ranked = np.sort(self._ranked(counts, possible, attributes), axis=-1)
+        ranked = ranked[ranked[..., -1] > -np.inf]
+        return int((ranked[:, -1] - ranked[:, -2] > CLEAR * noise).sum()) if ranked.shape[-1] > 1 else len(ranked)
 
     def _ranked(
         self, counts: npt.NDArray[np.integer[Any]], possible: Possible | None, attributes: Mapping[str, Attribute]
@@ -175,6 +183,25 @@ def refuse_circles(dependencies: Sequence[Depends]) -> None:
             raise SpecError(
                 f"the dependencies of `{circle[0]}` and `{start.determined}` form a circle; remove one of them, or list the pairs with `possible`"
             )
+
+
+def refuse_shared_determined(constraints: Sequence[Constraint]) -> None:
+    """Raise if a determined column is in another constraint, unless it determines a further column there.
+
+    Otherwise two functions, or a function and a declared fact, could together leave no row for a value: which one, the noise would decide.
+    """
+    for dependency in (each for each in constraints if isinstance(each, Depends)):
+        for other in constraints:
+            given = other.given if isinstance(other, Depends) else ()
+            if (
+                other is not dependency
+                and dependency.determined in other.columns
+                and dependency.determined not in given
+            ):
+                raise SpecError(
+                    f"`{dependency.determined}` is determined by {names_of(dependency.given)}, so it cannot be in another constraint, unless it "
+                    "determines a further column there; remove one of them, or list the pairs with `possible`"
+                )
 
 
 def _refuse_bins(column: str, attribute: Attribute) -> None:

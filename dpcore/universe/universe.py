@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpcore.errors import SourceError, SpecError, UsageError
 from dpcore.universe.attribute import Attribute
 from dpcore.universe.constraints import Constraint, Possible
-from dpcore.universe.dependencies import Depends, refuse_circles
+from dpcore.universe.dependencies import Depends, refuse_circles, refuse_shared_determined
 from dpcore.universe.drawing import Intervals, row_intervals
 from dpcore.universe.orders import Order, in_order, refuse_large_chains, refuse_mixed_chains
 from dpcore.universe.places import CompactCodes, SignedCodes, compact
@@ -64,6 +64,7 @@ class Universe:
         refuse_mixed_chains(orders, self.attributes)
         refuse_large_chains(orders, self.attributes)
         refuse_circles([each for each in self.constraints if isinstance(each, Depends)])
+        refuse_shared_determined(self.constraints)
         refuse_shared_columns([each for each in self.constraints if isinstance(each, Sum)], orders)
         for constraint in self.constraints:
             for columns, table in constraint.tables(self.attributes):

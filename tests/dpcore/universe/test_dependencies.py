@@ -9,7 +9,7 @@ import pytest
 from dpcore.errors import SpecError
 from dpcore.resolutions import Resolutions
 from dpcore.universe import Boolean, Categorical, Date, Every, Integer, Outside, Universe
-from dpcore.universe.constraints import Condition, Implication, Violations
+from dpcore.universe.constraints import Condition, Constraint, Implication, Violations
 from dpcore.universe.dependencies import UNDETERMINED, Depends
 from dpcore.zeros import Zeros
 
@@ -41,8 +41,14 @@ def test_before_it_is_learned_everything_is_possible() -> None:
 
 
 def test_the_counts_that_stand_out_clearly_are_counted() -> None:
-    assert depends("city", "state").clear(COUNTS, COLUMNS, noise=10.0) == 2
-    assert depends("city", "state").clear(COUNTS, COLUMNS, noise=50.0) == 0
+    dependency = depends("city", "state")
+    assert dependency.clear(COUNTS, None, COLUMNS, noise=10.0) == 2
+    assert dependency.clear(COUNTS, None, COLUMNS, noise=50.0) == 0
+    possible = np.ones(COUNTS.shape, dtype=np.bool_)
+    possible[0] = False  # no row has this city, so nothing is told about it
+    possible[2, 1:] = False  # only one state is left
+    assert dependency.clear(COUNTS, possible, COLUMNS, noise=10.0) == 2
+    assert len(dependency.learned(COUNTS, possible, COLUMNS).rows(COLUMNS)) == 2
 
 
 def test_several_columns_determine_one_in_any_order_of_the_universe() -> None:
@@ -78,4 +84,19 @@ def test_dependencies_form_no_circle(circle: tuple[str, ...]) -> None:
     with pytest.raises(SpecError, match="form a circle; remove one of them"):
         _ = Universe(columns, tuple(depends(*each) for each in circle)).possible
     _ = Universe(columns, tuple(depends(*each) for each in circle[:-1])).possible
-    _ = Universe(columns, (depends("a", "c"), depends("b", "c"))).possible  # two may determine one
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [depends("b", "c")],
+        [depends("a", "c")],
+        [Implication(when=(Condition("c", (True,)), Condition("d", (True,))), violations=Violations.DROP)],
+    ],
+    ids=["determined twice", "declared twice", "in a fact"],
+)
+def test_a_determined_column_is_in_no_other_constraint_unless_it_determines_one(others: list[Constraint]) -> None:
+    columns = dict.fromkeys("abcd", Boolean())
+    with pytest.raises(SpecError, match=r"`c` is determined by `.`, so it cannot be in another constraint"):
+        _ = Universe(columns, (depends("a", "c"), *others)).possible
+    _ = Universe(columns, (depends("a", "c"), depends("c", "d"), depends("a", "b"))).possible
