@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import pytest
-import yaml
 
-from tests.docs.pages import ROOT, Shown, blocks, python, run_page, with_database, with_sample
+from tests.docs.pages import Shown, blocks, python, run_page, with_database, with_sample
 
 TUTORIAL = "docs/tutorial/first-release.md"
 DOWNSTREAM = "docs/how-to/downstream.md"
@@ -60,13 +58,3 @@ def test_the_guide_to_asking_a_release_works_on_the_one_that_the_tutorial_made(f
     assert len(printed) == len(said) == 5
     (code,) = blocks(ANSWERS, "python")
     assert "cost" in python(code, folder, {})
-
-
-@pytest.mark.usefixtures("shown")
-def test_dbts_source_is_a_place_that_duckdb_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (ROOT / DOWNSTREAM).read_text(encoding="utf-8")
-    source = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])["sources"][0]
-    (release,) = (folder / "releases" / "clinic-visits").glob("*/data")
-    place = source["meta"]["external_location"].replace("{{ env_var('DPFLOW_RELEASE') }}", str(release))
-    ((rows,),) = duckdb.sql(f"select count(*) from {place}").fetchall()  # noqa: S608  the place is our own page's
-    assert rows > 8_000
