@@ -114,7 +114,7 @@ def about_account(said: Said, found: AccountOverview) -> tuple[Stated, Stated]:
     statement = re.sub(r"\\(.)", r"\1", Path("out/statement.md").read_text(encoding="utf-8"))
     printed = {
         "show": only(r"\npromise +(epsilon \S+ at delta \S+|epsilon \S+?),", said("show", name)),
-        "page": only(r"\| promise \| (epsilon \S+ at delta \S+?|epsilon \S+?)(?:,| \|)", page),
+        "page": only(r"- promise: \*\*(epsilon \S+ at delta \S+?|epsilon \S+?)(?:,|\*\*)", page),
         "export as a page": only(private, statement),
         "export as a sentence": only(private, exported["sentence"]),
     }
