@@ -17,6 +17,7 @@ COMPAT = Path(prefect_compat.__file__)
 DOCUMENTED = {
     "prefect",
     "prefect.artifacts",
+    "prefect.assets",
     "prefect.automations",
     "prefect.cache_policies",
     "prefect.client.orchestration",
