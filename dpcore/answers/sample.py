@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpcore.answers.boxes import Box, Divided, Where, pieces_of, weights_of
 from dpcore.answers.cells import Column
@@ -22,6 +21,7 @@ from dpcore.errors import UsageError
 from dpcore.models import Model
 from dpcore.models.model import RowCodes, Weights
 from dpcore.models.systematic import sample_cells
+from dpcore.universe.drawing import replaced
 
 MOST_ROWS = 1_000_000_000
 CHUNK_ROWS = 1 << 18
@@ -226,12 +226,4 @@ def within(
     places = spread.quantile(spread.below(start) + rng.random(len(at)) * column.share[at])
     last = end - 1 if spread.whole else np.nextafter(end, -np.inf)
     first = start if spread.whole else np.nextafter(start, np.inf)
-    values = spread.value(np.clip(places, first, np.maximum(first, last)))
-    if pa.types.is_integer(drawn.type):
-        values = values.astype(np.int64)
-    elif pa.types.is_timestamp(drawn.type):
-        values = values.astype("datetime64[us]")
-    mask = np.zeros(len(drawn), dtype=np.bool_)
-    mask[rows] = True
-    whole = drawn.combine_chunks()
-    return pa.chunked_array([pc.replace_with_mask(whole, pa.array(mask), pa.array(values, type=drawn.type))])
+    return replaced(drawn, rows, spread.value(np.clip(places, first, np.maximum(first, last))))

@@ -46,6 +46,12 @@ def with_values(table: pa.Table, name: str, rows: npt.NDArray[np.intp], values: 
     """Return a table with other values of one column in these rows. Nulls stay."""
     place = table.schema.get_field_index(name)
     column = table.column(place)
+    kept = pc.if_else(pc.is_null(column), pa.scalar(None, type=column.type), replaced(column, rows, values))
+    return table.set_column(place, table.schema.field(place), kept)
+
+
+def replaced(column: pa.ChunkedArray, rows: npt.NDArray[np.intp], values: npt.NDArray[Any]) -> pa.ChunkedArray:
+    """Return a column with other values in these rows."""
     if pa.types.is_integer(column.type):
         values = values.astype(np.int64)
     elif pa.types.is_timestamp(column.type):
@@ -53,6 +59,4 @@ def with_values(table: pa.Table, name: str, rows: npt.NDArray[np.intp], values: 
     mask = np.zeros(len(column), dtype=np.bool_)
     mask[rows] = True
     whole = column.combine_chunks()
-    replaced = pc.replace_with_mask(whole, pa.array(mask), pa.array(values, type=column.type))
-    kept = pc.if_else(pc.is_null(whole), pa.scalar(None, type=column.type), replaced)
-    return table.set_column(place, table.schema.field(place), pa.chunked_array([kept]))
+    return pa.chunked_array([pc.replace_with_mask(whole, pa.array(mask), pa.array(values, type=column.type))])
