@@ -79,7 +79,7 @@ def _datapackage(draft: Draft, created: str, files: Sequence[Mapping[str, Any]])
     fields: list[dict[str, Any]] = [
         {"name": name, "type": "integer", "constraints": {"required": True}} for name in _ids(draft)
     ]
-    fields += [_field(name, attribute) | about[name] for name, attribute in attributes.items()]
+    fields += [field_of(name, attribute) | about[name] for name, attribute in attributes.items()]
     return {
         "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
         "name": draft.declaration.spec.dataset.lower(),
@@ -109,8 +109,8 @@ def _mediatype(path: str) -> str:
     return _PARQUET if path.endswith(".parquet") else "text/html"
 
 
-def _field(name: str, attribute: Attribute) -> dict[str, Any]:
-    """Return a column in the terms of a Table Schema."""
+def field_of(name: str, attribute: Attribute) -> dict[str, Any]:
+    """Return a column in the terms of a Table Schema: its type, and its categories or its limits."""
     kind = _kind(attribute)
     field: dict[str, Any] = {"name": name, "type": kind}
     limits: dict[str, Any] = {} if null_codes(attribute) else {"required": True}

@@ -1,4 +1,4 @@
-"""The service's HTTP interface: GET /, POST /price, POST /ask, GET /budget and GET /answers."""
+"""The service's HTTP interface: GET /, GET /columns, POST /price, POST /ask, GET /budget and GET /answers."""
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -63,6 +63,14 @@ class AskedToPay(Asked):
     def amount(self) -> int | None:
         """The most to pay, as an amount of the ledger."""
         return None if self.at_most is None else round(self.at_most * AMOUNT_OF_ONE)
+
+
+class Columns(BaseModel):
+    """The columns that can be asked about."""
+
+    columns: list[dict[str, Any]] = Field(
+        description="each as a field of a Table Schema: its name and type, and its categories or its limits"
+    )
 
 
 class Priced(BaseModel):
@@ -161,6 +169,10 @@ def make_app(desk: Desk, door: Door) -> FastAPI:
         return door.admit(request.headers.get("authorization"))
 
     Analyst = Annotated[str, Depends(admitted)]  # noqa: N806  a type
+
+    @app.get("/columns", response_model=Columns, summary="What can be asked about?")
+    async def columns(_analyst: Analyst) -> Response:
+        return JSONResponse({"columns": await desk.columns()})
 
     @app.post("/price", response_model=Priced, summary="What would an answer cost?")
     async def price(asked: Asked, _analyst: Analyst) -> Response:

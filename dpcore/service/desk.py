@@ -126,6 +126,10 @@ class Desk:
             self._answers.keep(question, told)
         return told
 
+    async def columns(self) -> list[dict[str, Any]]:
+        """Return the columns that can be asked about. No data is touched."""
+        return await self._run(lambda session: session.columns())
+
     async def budget(self, analyst: str) -> dict[str, Any]:
         """Return what an analyst and the session have left."""
         return await self._run(lambda session: session.budget_of(analyst))

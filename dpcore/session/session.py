@@ -24,6 +24,8 @@ from dpcore.measurements import Counts
 from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.places import Places, places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, epsilon_of
+from dpcore.release.columns import words_about
+from dpcore.release.descriptors import field_of
 from dpcore.runs.paying import paying_account
 from dpcore.session.accuracy import Within
 from dpcore.session.analysts import bought_by, budget_for
@@ -214,6 +216,12 @@ class Session:
     def described(self) -> dict[str, Any]:
         """Return what the session has reserved, spent and bought, as plain JSON values."""
         return described(self._ledger, self.run)
+
+    def columns(self) -> list[dict[str, Any]]:
+        """Return the columns that can be asked about, as the fields of a Table Schema. They are public: no data is read."""
+        about = words_about(self._declaration.spec)
+        known = self._first.universe.attributes
+        return [field_of(name, attribute) | about.get(name, {}) for name, attribute in known.items()]
 
     def budget_of(self, analyst: str) -> dict[str, Any]:
         """Return what an analyst and the whole session have left, as plain JSON values."""

@@ -100,6 +100,10 @@ def test_a_question_is_priced_paid_and_answered_with_the_keyboard_alone(
     page = reader.page
     enter(page, console[1])
     expect(page.locator("#who")).to_contain_text("ada, 0 of")
+    page.locator("#about summary").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#columns")).to_contain_text("smoker")
+    reader.shoot("console-columns")
     write(page, GROUPED, "25")
     expect(page.locator("#cost")).to_contain_text("% of what you have left")
     expect(page.locator("#accuracy")).to_contain_text("25 to either side at most, at level 95 %")
@@ -143,6 +147,7 @@ def test_the_console_is_for_everybody_on_any_screen(reader: Visitor, console: tu
     page = reader.page
     found = violations(reader)
     enter(page, console[1])
+    page.locator("#about summary").click()
     write(page, GROUPED, "1000")
     expect(page.locator("#cost")).to_contain_text("Free")
     found += violations(reader)

@@ -61,6 +61,31 @@ const showBudget = async () => {
   $("left").hidden = false
 }
 
+// What a column may hold, in words: its categories, or its limits. The upper limit of whole numbers and days is the first value above.
+const holds = ({type, categories, constraints: limits = {}}) => {
+  const listed = categories ?? limits.enum
+  if (listed) { return listed.join(", ") }
+  const end = limits.maximum ?? limits.exclusiveMaximum
+  const ends = limits.minimum === undefined ? "" : `, ${limits.minimum} ${limits.maximum === undefined ? "to below" : "to"} ${end}`
+  return type + ends
+}
+
+const showColumns = async () => {
+  const {columns} = await send("columns")
+  const head = element("tr")
+  head.append(element("th", "Column"), element("th", "Values"))
+  const rows = columns.map(each => {
+    const row = element("tr"), name = element("td"), values = element("td")
+    name.append(element("code", /^[a-z_]\w*$/i.test(each.name) ? each.name : `"${each.name.replaceAll('"', '""')}"`))
+    values.append(holds(each) + (each.constraints?.required ? "" : "; may be null"))
+    const said = [each.description, each.unit && `Measured in ${each.unit}.`].filter(Boolean).join(" ")
+    if (said) { values.append(element("p", said, "hint")) }
+    row.append(name, values)
+    return row
+  })
+  $("columns").replaceChildren(head, ...rows)
+}
+
 const showPurchases = async () => {
   const {answers} = await send("answers")
   $("bought").hidden = answers.length === 0
@@ -161,6 +186,7 @@ $("enter").addEventListener("submit", event => {
     $("enter").hidden = true
     $("question").hidden = false
     $("query").focus()
+    await showColumns()
     await showPurchases()
   })
 })

@@ -40,6 +40,23 @@ def test_a_price_and_a_free_answer_touch_no_data_and_cost_nothing(
     assert spent() == 0
 
 
+def test_the_columns_that_can_be_asked_about_are_listed_and_no_data_is_touched(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SessionTable, "read", no_data)
+    columns = {each["name"]: each for each in served.send("/columns").json()["columns"]}
+    assert columns["smoker"]["type"] == "boolean"
+    assert columns["city"]["categories"]
+    for name in columns:
+        question = {
+            "query": "select NAME, count(*) as n from release group by NAME".replace("NAME", name),
+            "within": 1e6,
+        }
+        assert served.send("/price", question).is_success
+    assert served.client.request("GET", "/columns").status_code == 401
+    assert spent() == 0
+
+
 def test_a_free_answer_is_given_again_without_the_session(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     question = {"query": ALL, "within": 500}
     first = served.send("/ask", question).json(), served.send("/price", question).json()
