@@ -106,7 +106,8 @@ class Adaptive(Strategy):
         self._first = self._shares(self._rounds)
         self._again = self._rounds > 0 and not self._chosen
         self._levels = sum(_most_levels(columns[axis].size) for axis in self._ranges)
-        self._evidence = Evidence()
+        self._orders = {place: each.size - each.apart for place, each in enumerate(columns) if each.ordered}
+        self._evidence = Evidence(self._orders)
         self._base: Functions = {}
         self._now: Functions = {}
         self.model = FactoredModel(self.resolutions, total=1.0, zeros=zeros)
@@ -224,16 +225,17 @@ class Adaptive(Strategy):
 
     def conclude(self) -> None:
         """Build the released model from the first one, so that early measurements have no more influence than late ones."""
-        orders = {place: each.size - each.apart for place, each in enumerate(self._columns) if each.ordered}
         if self.gate is not None and self.gate.taken:
             started = First(self.model, self._base)
-            model, base = plain_factored(self.resolutions, Transcript.of(self.measurements), zeros=self._zeros)
+            model, base = plain_factored(
+                self.resolutions, Transcript.of(self.measurements), orders=self._orders, zeros=self._zeros
+            )
             self.start, self.gate = reconsidered(
                 self.start, self.gate, self._evidence, started=started, plain=First(model, base)
             )
             if not self.gate.taken:
                 self.model, self._base = model, base
-        last_factored(self.model, self._evidence, self._base, orders=orders, start=self.start)
+        last_factored(self.model, self._evidence, self._base, orders=self._orders, start=self.start)
 
     def _measure_columns(
         self, curator: Curator, shares: Sequence[Fraction], *, left: Fraction, suffix: str
