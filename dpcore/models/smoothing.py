@@ -20,9 +20,9 @@ STANDS_OUT = 2.0  # standard deviations of noise above which a difference is kep
 
 
 def smoothed(counts: NDArray[np.float64], *, deviation: float) -> tuple[NDArray[np.float64], float]:
-    """Return smoothed counts, and which share of the noise they keep: the differences that were kept, divided by the cells.
+    """Return smoothed counts, and the number of differences that were kept, divided by the cells. The sum stays the same.
 
-    The sum stays the same.
+    This share stands for the variance that is left. On a flat column more is left, as differences that noise has made large are kept.
 
     Args:
         counts: The noisy counts of all cells, in order.
