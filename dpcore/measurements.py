@@ -20,6 +20,9 @@ EXPECTED_TOTAL = "expected-total"
 BOUGHT = "ask/"
 """How the steps begin that a session has bought. Their axes stand for classes of cells, and no strategy learns from them."""
 
+ONE_WAY = "one-way/"
+"""How the steps begin by which a strategy measures single columns."""
+
 _FOR = "@"
 
 
@@ -36,6 +39,11 @@ class Measurement:
     cell: int | None
     values: Counts
     noise: float
+
+    @property
+    def of_column(self) -> bool:
+        """Whether a strategy has measured a single column by this, and not a tree or a round."""
+        return self.step.startswith(ONE_WAY)
 
     def to_bytes(self) -> bytes:
         """Serialise the measurement for the ledger: a line of JSON, then little-endian 64-bit integers."""

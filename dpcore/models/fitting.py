@@ -12,12 +12,12 @@ import numpy as np
 
 from dpcore.measurements import Measurement
 from dpcore.models.dense import DenseModel
-from dpcore.models.evidence import Evidence
+from dpcore.models.evidence import Evidence, Orders
 from dpcore.models.factored import FactoredModel
 from dpcore.models.model import Weights
 from dpcore.models.refine import Functions, refine
 from dpcore.models.start import UNIFORM, Start
-from dpcore.models.trends import Orders, keep_trends
+from dpcore.models.trends import keep_trends
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
 from dpcore.zeros import NO_ZEROS, Zeros
@@ -148,7 +148,7 @@ def fit_dense(  # noqa: PLR0913  likewise
         model: A model of this shape and start that is used again, to save its memory. What it was before does not matter.
         start: Where the model starts.
     """
-    how, evidence = how or How(), _evidence(transcript.first)
+    how, evidence = how or How(), _evidence(transcript.first, orders=orders)
     model = model or DenseModel(tuple(shape), total=evidence.total, start=start.functions, zeros=zeros)
     if (base := how.start) is None:
         model.rescale(evidence.total)
@@ -160,12 +160,12 @@ def fit_dense(  # noqa: PLR0913  likewise
 
 
 def plain_dense(
-    shape: tuple[int, ...], transcript: Transcript, *, zeros: Zeros = NO_ZEROS
+    shape: tuple[int, ...], transcript: Transcript, *, orders: Orders, zeros: Zeros = NO_ZEROS
 ) -> tuple[DenseModel, Functions]:
     """Return the first model that starts from the uniform distribution, scaled to the rows by all measurements, and its functions."""
-    model = DenseModel(shape, total=(evidence := _evidence(transcript.first)).total, zeros=zeros)
+    model = DenseModel(shape, total=(evidence := _evidence(transcript.first, orders=orders)).total, zeros=zeros)
     base = first_dense(model, evidence)
-    model.rescale(_evidence((*transcript.first, *transcript.later)).total)
+    model.rescale(_evidence((*transcript.first, *transcript.later), orders=orders).total)
     return model, base
 
 
@@ -183,7 +183,7 @@ def fit_factored(  # noqa: PLR0913  likewise
 
     A `model` that is used again must have been fitted to the same marginals. Its junction tree then need not be built again.
     """
-    how, evidence = how or How(), _evidence(transcript.first)
+    how, evidence = how or How(), _evidence(transcript.first, orders=orders)
     first = FactoredModel(resolutions, total=evidence.total, start=start.functions, zeros=zeros)
     base = first_factored(first, evidence) if how.start is None else how.start
     if model is None:
@@ -196,19 +196,21 @@ def fit_factored(  # noqa: PLR0913  likewise
 
 
 def plain_factored(
-    resolutions: Resolutions, transcript: Transcript, *, zeros: Zeros = NO_ZEROS
+    resolutions: Resolutions, transcript: Transcript, *, orders: Orders, zeros: Zeros = NO_ZEROS
 ) -> tuple[FactoredModel, Functions]:
     """Return the same for a factored model, with room for all measurements."""
-    model = FactoredModel(resolutions, total=(evidence := _evidence(transcript.first)).total, zeros=zeros)
+    model = FactoredModel(
+        resolutions, total=(evidence := _evidence(transcript.first, orders=orders)).total, zeros=zeros
+    )
     base = first_factored(model, evidence)
     for each in transcript.later:
         model.make_room([each.axes])
-    model.rescale(_evidence((*transcript.first, *transcript.later)).total)
+    model.rescale(_evidence((*transcript.first, *transcript.later), orders=orders).total)
     return model, base
 
 
-def _evidence(measurements: Iterable[Measurement]) -> Evidence:
-    evidence = Evidence()
+def _evidence(measurements: Iterable[Measurement], *, orders: Orders) -> Evidence:
+    evidence = Evidence(orders)
     for each in measurements:
         evidence.add(each)
     return evidence

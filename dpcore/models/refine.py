@@ -89,7 +89,7 @@ class _Search:
         sizes = [len(each) for each in counts]
         self._measured = np.concatenate(counts)
         self.variance = np.concatenate(
-            [np.full(size, target.variance) for size, (_, target) in zip(sizes, evidence, strict=True)]
+            [target.variance.ravel()[kept] for (_, target), kept in zip(evidence, self._kept, strict=True)]
         )
         self._places = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
         self.lowest = self.at(self._stacked(functions))  # the point with the smallest error so far

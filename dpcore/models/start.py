@@ -202,10 +202,10 @@ class First:
         for axes, target in evidence:
             expected: Weights = marginals[axes]
             possible = self.model.possible(axes)
-            squares = (target.counts - expected) ** 2
-            error += float(np.sum(squares if possible is None else squares[possible])) / target.variance
+            squares = (target.counts - expected) ** 2 / target.variance
+            error += float(np.sum(squares if possible is None else squares[possible]))
             cells += squares.size if possible is None else int(possible.sum())
-            stand_out += int(np.count_nonzero(expected > STANDS_OUT * math.sqrt(target.variance)))
+            stand_out += int(np.count_nonzero(expected > STANDS_OUT * np.sqrt(target.variance)))
         return error, cells, stand_out
 
 

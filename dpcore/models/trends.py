@@ -10,22 +10,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.models.curvature import Curvature, Vector, dot
-from dpcore.models.evidence import Evidence, Target
+from dpcore.models.evidence import Evidence, Orders, Target
 from dpcore.models.model import Model, Weights
 from dpcore.models.refine import FARTHEST, STEEP, Functions
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
-
-Orders = Mapping[int, int]
-"""For each ordered column, how many of its cells are in order. The cells after them, such as the one for nulls, have no place in it."""
-
-UNORDERED: Orders = MappingProxyType({})
 
 STANDS_OUT = 3.0  # standard deviations by which a model must miss a trend before it is corrected
 CLOSE = 0.5  # standard deviations to which it is corrected
@@ -122,9 +116,9 @@ def _trend(  # noqa: PLR0913  a measured marginal, its model, and what is known 
     kept = np.ones(marginal.shape) if possible is None else possible.astype(np.float64)
     counts = target.counts * kept
     scale = float(marginal.sum()) / max(float(counts.sum()), 1.0)
-    squares = float(np.sum(kept * scores**2))
+    variance = float(np.sum(kept * target.variance * scores**2))
     measured = float(np.sum(counts * scores)) * scale
-    return _Trend(axes, scores, measured, max(math.sqrt(target.variance * squares), TINY))
+    return _Trend(axes, scores, measured, max(math.sqrt(variance), TINY))
 
 
 def _standardized(counts: Vector, ranks: Vector) -> Vector:

@@ -57,8 +57,8 @@ def _noisy_counts(
         elif axis in each.axes and each.cell is not None:
             single[each.axes][each.cell].append(each)
     for _, target in evidence:
-        noise = math.sqrt(target.variance)
-        yield {cell: NoisyTotal(float(count), noise) for cell, count in enumerate(target.counts)}
+        counted = zip(target.counts.tolist(), target.variance.tolist(), strict=True)
+        yield {cell: NoisyTotal(count, math.sqrt(variance)) for cell, (count, variance) in enumerate(counted)}
     if not evidence.axes:
         for axes, cells in single.items():
             yield _summed(cells, axes.index(axis), shape=[shape[each] for each in axes])

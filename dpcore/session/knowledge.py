@@ -201,7 +201,7 @@ class Knowledge:
     def _fitted(
         self, start: Fit, measured: Sequence[Measurement], grids: Sequence[Grid], *, per_cell: float
     ) -> tuple[LiftedModel, Fit]:
-        evidence = Evidence()
+        evidence = Evidence(self.first.universe.orders)
         for each in measured:
             evidence.add(each)
         plain = assigned(self.first, Fit(evidence.total, flattened(start.functions, grids)))

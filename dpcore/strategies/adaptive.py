@@ -33,7 +33,7 @@ WORTH_AGAIN = 0.05  # the least share of the budget for which the columns are me
 ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
 LADDER = (256, 128, 64, 32, 16, 8)  # each group of a coarser version has at least a 256th, a 128th, ... of the rows
 SMALLEST_START = 0.25  # the fraction of the model's size that is available at the start
-ROUND_TRIES = 10  # evaluations of the model
+ROUND_TRIES = 6  # evaluations of the model in each round: see docs/decisions/0066
 MOST_COLUMNS = 3  # of a candidate, if not all can be measured: see docs/decisions/0042
 TYPICAL_CELLS = 400  # the cells of a typical marginal that a round measures
 FEWER = 4  # each version of a column that is measured for its ranges has this many times fewer cells
@@ -106,7 +106,8 @@ class Adaptive(Strategy):
         self._first = self._shares(self._rounds)
         self._again = self._rounds > 0 and not self._chosen
         self._levels = sum(_most_levels(columns[axis].size) for axis in self._ranges)
-        self._evidence = Evidence()
+        self._orders = {place: each.size - each.apart for place, each in enumerate(columns) if each.ordered}
+        self._evidence = Evidence(self._orders)
         self._base: Functions = {}
         self._now: Functions = {}
         self.model = FactoredModel(self.resolutions, total=1.0, zeros=zeros)
@@ -224,16 +225,17 @@ class Adaptive(Strategy):
 
     def conclude(self) -> None:
         """Build the released model from the first one, so that early measurements have no more influence than late ones."""
-        orders = {place: each.size - each.apart for place, each in enumerate(self._columns) if each.ordered}
         if self.gate is not None and self.gate.taken:
             started = First(self.model, self._base)
-            model, base = plain_factored(self.resolutions, Transcript.of(self.measurements), zeros=self._zeros)
+            model, base = plain_factored(
+                self.resolutions, Transcript.of(self.measurements), orders=self._orders, zeros=self._zeros
+            )
             self.start, self.gate = reconsidered(
                 self.start, self.gate, self._evidence, started=started, plain=First(model, base)
             )
             if not self.gate.taken:
                 self.model, self._base = model, base
-        last_factored(self.model, self._evidence, self._base, orders=orders, start=self.start)
+        last_factored(self.model, self._evidence, self._base, orders=self._orders, start=self.start)
 
     def _measure_columns(
         self, curator: Curator, shares: Sequence[Fraction], *, left: Fraction, suffix: str

@@ -11,9 +11,9 @@ import numpy as np
 from dpcore.curator.curator import Curator, Offer
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel, Evidence, Functions, refine
+from dpcore.models.evidence import UNORDERED, Orders
 from dpcore.models.fitting import DENSE_PER_CELL, Transcript, first_dense, last_dense, plain_dense
 from dpcore.models.start import First, Gate, dense_start, reconsidered
-from dpcore.models.trends import UNORDERED, Orders
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.strategies.worthwhile import Budget, Choice, choose
 from dpcore.workload import Axes, Workload
@@ -75,7 +75,7 @@ class Mwem(Strategy):
         self._most_rounds = self._choice.rounds  # a smaller budget can only pay for fewer
         self._first = self._shares(self._choice)
         self._again = self._choice.rounds > 0 and rounds is None
-        self._evidence = Evidence()
+        self._evidence = Evidence(orders)
         self._measured: Counter[Axes] = Counter()
         self._base: Functions = {}
         self._now: Functions = {}
@@ -230,7 +230,9 @@ class Mwem(Strategy):
         """Build the released model from the first one, so that early measurements have no more influence than late ones."""
         if self.gate is not None and self.gate.taken:
             started = First(self.model, self._base)
-            model, base = plain_dense(self.model.shape, Transcript.of(self.measurements), zeros=self._zeros)
+            model, base = plain_dense(
+                self.model.shape, Transcript.of(self.measurements), orders=self._orders, zeros=self._zeros
+            )
             self.start, self.gate = reconsidered(
                 self.start, self.gate, self._evidence, started=started, plain=First(model, base)
             )

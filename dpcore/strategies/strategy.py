@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.curator.curator import Curator
-from dpcore.measurements import Measurement, Selection
+from dpcore.measurements import ONE_WAY, Measurement, Selection
 from dpcore.models import Model
 from dpcore.models.start import UNIFORM, Gate, PublicRows, Start
 from dpcore.resolutions import Resolutions
@@ -145,7 +145,7 @@ def column_step(axis: int, name: str) -> str:
     >>> column_step(2, " age\t")
     'one-way/03-age'
     """
-    return f"one-way/{column_name(axis, name)}"
+    return f"{ONE_WAY}{column_name(axis, name)}"
 
 
 def column_name(axis: int, name: str) -> str:

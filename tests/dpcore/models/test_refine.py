@@ -40,7 +40,7 @@ def one_marginal(values: list[int], *, noise: float, axes: Axes = (0,)) -> Evide
 
 def squared_error(model: DenseModel, evidence: Evidence) -> float:
     return sum(
-        float(((target.counts - model.marginal(axes)) ** 2).sum()) / target.variance for axes, target in evidence
+        float(((target.counts - model.marginal(axes)) ** 2 / target.variance).sum()) for axes, target in evidence
     )
 
 
@@ -66,7 +66,7 @@ class Counting(DenseModel):
 
 def explicit_steps(model: DenseModel, evidence: Evidence, *, until: float, most: int) -> None:
     """Take plain multiplicative-weights steps, longer each time, but for those that would raise the error."""
-    rate = min(target.variance for _, target in evidence) / model.total / 4
+    rate = min(float(target.variance.min()) for _, target in evidence) / model.total / 4
     functions = {axes: np.zeros(target.counts.shape) for axes, target in evidence}
     error = squared_error(model, evidence)
     for _ in range(most):
