@@ -19,7 +19,7 @@ from dpcore.answers.release import Release
 from dpcore.answers.uncertainty import Uncertainty
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms.sampling import entropy
-from dpcore.privacy.accounting import budget_of
+from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.runs import publication
 
@@ -40,8 +40,14 @@ def table_of(name: str) -> tuple[dict[str, Any], pd.DataFrame]:
     return spec, TABLES[name](shared_data())
 
 
-def released(
-    folder: Path, table: tuple[dict[str, Any], pd.DataFrame], *, strategy: str, epsilon: float, seed: int
+def released(  # noqa: PLR0913  all that a release depends on
+    folder: Path,
+    table: tuple[dict[str, Any], pd.DataFrame],
+    *,
+    strategy: str,
+    epsilon: float,
+    seed: int,
+    currency: Currency = Currency.ZCDP,
 ) -> dict[str, float]:
     """Make a release in a folder with seeded noise, unless it is there. Return the CPU seconds of its replicates, and of all else."""
     beside = folder.with_name(f"{folder.name}.json")
@@ -51,7 +57,7 @@ def released(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as base, chdir(base), seeded(seed):
         Path("spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
-        currency, cap = budget_of(PLENTY, delta=1e-9)
+        _, cap = budget_of(PLENTY, delta=1e-9, currency=currency)
         with open_ledger(create=True) as ledger:
             ledger.open_account(
                 spec["dataset"],

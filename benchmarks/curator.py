@@ -1,7 +1,8 @@
 """Compare a session with simpler curators: `python -m benchmarks.curator --data adult7 --workload zipf --seeds 5 --json`.
 
 10,000 counts over one to four columns are asked of one table. Each is taken from a pool by Zipf's law, so most are repeated: `zipf` has a
-pool of 3,000 over all sets of columns, `dashboard` one of 1,000 over eight sets. Everything is counted in zCDP, and noise is seeded.
+pool of 3,000 over all sets of columns, `dashboard` one of 1,000 over eight sets. Everything is counted in one currency, except Turbo, whose
+paper has zCDP, and noise is seeded.
 
 For the whole budget, mean absolute errors in rows:
 - fresh: every answer gets new Gaussian noise, and 10,000 of them share the budget.
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--currency", choices=["zcdp", "gdp"], default="gdp", help="default: that of a new account")
     parser.add_argument("--questions", type=int, default=QUESTIONS)
     parser.add_argument("--share", nargs="*", type=float, default=[FIRST_SHARE], help="of a first release")
     parser.add_argument("--within", type=float, default=100.0, help="rows; only less accurate answers are bought")
@@ -75,33 +77,42 @@ def main() -> None:
 def compared(arguments: argparse.Namespace, seed: int, *, folder: Path) -> dict[str, Any]:
     """Run all curators with one seed."""
     data, table, begin = arguments.data, table_of(arguments.data), time.process_time()
+    currency = Currency(arguments.currency)
 
     def release(epsilon: float) -> Release:
-        path = folder / f"{data}-{STRATEGIES[data]}-{epsilon:.9g}-{seed}"
-        released(path, table, strategy=STRATEGIES[data], epsilon=epsilon, seed=seed)
+        path = folder / f"{data}-{STRATEGIES[data]}-{currency}-{epsilon:.9g}-{seed}"
+        released(path, table, strategy=STRATEGIES[data], epsilon=epsilon, seed=seed, currency=currency)
         return open_release(path)
 
     whole = release(arguments.epsilon)
     codes = coded(whole.universe, table[1])
     asked = stream(whole.universe, codes, workload=arguments.workload, count=arguments.questions, seed=seed)
-    budget = budget_of(arguments.epsilon, delta=DELTA, currency=Currency.ZCDP)[1]
-    told = {"data": data, "workload": arguments.workload, "seed": seed, "epsilon": arguments.epsilon}
+    budget = budget_of(arguments.epsilon, delta=DELTA, currency=currency)[1]
+    told = {
+        "data": data,
+        "workload": arguments.workload,
+        "seed": seed,
+        "epsilon": arguments.epsilon,
+        "currency": str(currency),
+    }
     told |= {"questions": arguments.questions, "distinct": len(asked.distinct), "sets": len(asked.sets)}
     if arguments.accurate:
-        told |= accurate(whole, asked, codes, within=arguments.accurate, first_amount=budget, seed=seed)
+        session = SimulatedSession(whole, codes, left=1 << 60, currency=currency, seed=seed)
+        told |= accurate(session, asked, within=arguments.accurate, first_amount=budget)
         return told | {"cpu_seconds": time.process_time() - begin}
     told["fresh"], told["cache"] = (
-        _noisy(asked, budget / AMOUNT_OF_ONE / shared, seed=seed)
+        _noisy(asked, _deviation(budget / AMOUNT_OF_ONE / shared, currency), seed=seed)
         for shared in (arguments.questions, len(asked.distinct))
     )
     told["release"] = asked.error(asked.answered(whole.model.marginal))
     shape = whole.universe.shape
     if math.prod(shape) <= MOST_DENSE and not arguments.no_turbo:
-        turbo = published_and_best(asked, shape, rows=len(codes[0]), rho=budget / AMOUNT_OF_ONE, seed=seed)
+        rho = budget_of(arguments.epsilon, delta=DELTA, currency=Currency.ZCDP)[1] / AMOUNT_OF_ONE
+        turbo = published_and_best(asked, shape, rows=len(codes[0]), rho=rho, seed=seed)
         told["turbo"], told["turbo best"] = (each and asdict(each) for each in turbo)
     for share in arguments.share:
-        epsilon = epsilon_of(int(budget * share), currency=Currency.ZCDP, delta=DELTA)
-        begun = SimulatedSession(release(epsilon), codes, left=budget - int(budget * share), seed=seed)
+        epsilon, left = epsilon_of(int(budget * share), currency=currency, delta=DELTA), budget - int(budget * share)
+        begun = SimulatedSession(release(epsilon), codes, left=left, currency=currency, seed=seed)
         answers = begun.ask_all(asked, Within.of(arguments.within))
         told[f"session {share:g}"] = begun.summary(asked, answers)
     return told | {"cpu_seconds": time.process_time() - begin}
@@ -110,8 +121,9 @@ def compared(arguments: argparse.Namespace, seed: int, *, folder: Path) -> dict[
 class SimulatedSession:
     """A session without a ledger: its prices, measurements and fits, with seeded noise."""
 
-    def __init__(self, first: Release, codes: Codes, *, left: int, seed: int) -> None:
+    def __init__(self, first: Release, codes: Codes, *, left: int, currency: Currency, seed: int) -> None:
         self.known = Knowledge.of(first)
+        self.currency = currency
         self.spent = self.paid = self.refused = 0
         self.covered: list[bool] = []
         self.halves: list[float] = []
@@ -131,11 +143,11 @@ class SimulatedSession:
         count = Count(question.condition)
         query = Query((Output("n", count),))
         try:
-            offered = offer(query, self.known, within=within, currency=Currency.ZCDP, protection=ROWS)
+            offered = offer(query, self.known, within=within, currency=self.currency, protection=ROWS)
         except UsageError:  # it cannot be made so accurate
             self.refused += 1
-            offered = offer(query, self.known, within=Within.of(1e12), currency=Currency.ZCDP, protection=ROWS)
-        amount, numbers = offered.amount(Currency.ZCDP), offered.numbers
+            offered = offer(query, self.known, within=Within.of(1e12), currency=self.currency, protection=ROWS)
+        amount, numbers = offered.amount(self.currency), offered.numbers
         if offered.grid is not None and offered.noise is not None and amount <= self._left - self.spent:
             self.spent += amount
             self.paid += 1
@@ -161,35 +173,37 @@ class SimulatedSession:
             "error": asked.error(answers),
             "bought": self.paid,
             "refused": self.refused,
-            "rho": self.spent / AMOUNT_OF_ONE,
+            "spent": self.spent / AMOUNT_OF_ONE,
             "covered": float(np.mean(self.covered)),
             "half_width": float(np.mean(self.halves)),
         }
 
 
-def accurate(  # noqa: PLR0913  all that a comparison depends on
-    first: Release, asked: Stream, codes: Codes, *, within: float, first_amount: int, seed: int
-) -> dict[str, Any]:
-    """Return what it costs to make all answers accurate, for a session that begins with a release, and for the cache."""
-    session = SimulatedSession(first, codes, left=1 << 60, seed=seed)
+def accurate(session: SimulatedSession, asked: Stream, *, within: float, first_amount: int) -> dict[str, Any]:
+    """Return what it costs to make all answers accurate, for a session that has begun with a release, and for the cache."""
     wanted = Within.of(within)
     answers = session.ask_all(asked, wanted)
-    rho = first_amount / AMOUNT_OF_ONE + session.spent / AMOUNT_OF_ONE
-    cache = len(asked.distinct) / (2 * (within / wanted.normal) ** 2)
+    spent = (first_amount + session.spent) / AMOUNT_OF_ONE
+    cache = len(asked.distinct) * (_deviation(1.0, session.currency) / (within / wanted.normal)) ** 2
     return {
         "within": within,
-        "session": session.summary(asked, answers) | {"rho_with_release": rho},
-        "cache_rho": cache,
-        "of_cache": rho / cache,
+        "session": session.summary(asked, answers) | {"spent_with_release": spent},
+        "cache_spent": cache,
+        "of_cache": spent / cache,
     }
 
 
-def _noisy(asked: Stream, rho: float, *, seed: int) -> float:
-    """Return the error of Gaussian noise that costs rho for each answer."""
+def _deviation(amount: float, currency: Currency) -> float:
+    """Return the standard deviation of Gaussian noise on a count that costs an amount."""
+    return 1 / math.sqrt(amount * (2 if currency is Currency.ZCDP else 1))
+
+
+def _noisy(asked: Stream, deviation: float, *, seed: int) -> float:
+    """Return the error of answers with Gaussian noise."""
     rng = np.random.default_rng([seed, 37])
     rows = max(each.truth for each in asked.pool)
     true = np.array([asked.pool[place].truth for place in asked.places.tolist()])
-    noisy = np.clip(true + rng.normal(0, math.sqrt(1 / (2 * rho)), len(true)), 0, rows)
+    noisy = np.clip(true + rng.normal(0, deviation, len(true)), 0, rows)
     return float(np.mean(np.abs(noisy - true)))
 
 
