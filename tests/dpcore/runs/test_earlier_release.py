@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from benchmarks.coverage_releases import seeded
-from dpcore import open_release, synthesize
+from dpcore import Session, open_release, synthesize
 from dpcore.answers import replicates
 from dpcore.cli.main import main
 from dpcore.errors import LedgerDamaged, UsageError
@@ -368,3 +368,45 @@ def test_the_plan_and_the_run_say_what_they_start_from(
         assert f"starts     from release {first.name}" in capsys.readouterr().out
         make(spec, "second")
         assert f"the weights start from release {first.name}" in told.text
+
+
+def test_a_release_of_a_session_keeps_what_its_first_release_was_given(tmp_path: Path) -> None:
+    spec = ready(tmp_path)
+    first = make(spec, "first")
+    people(3000, seed=8).to_parquet(
+        tmp_path / "private.parquet", index=False
+    )  # so the session buys a release of its own
+    with chdir(tmp_path), seeded(9):
+        with Session.open(spec, session="s") as session:
+            published = session.release()
+        privacy = manifest_of(Path(published["release"]))["privacy"]
+        verify_ledger()
+    assert privacy["given"] == [given_first(first)]
+    assert f"It was made with release {first.name}" in privacy["guarantee"]
+    assert privacy["earlier"] == ["s-first", "s"]
+
+
+ABOUT = """\
+about:
+  title: People
+  description: The people of a town.
+  curators: [Office]
+  intended_use: Tests.
+  region: Nowhere
+  authors: [Somebody]
+"""
+
+
+def test_the_entry_for_the_registry_says_it_too(tmp_path: Path) -> None:
+    spec = ready(tmp_path)
+    spec.write_text(spec.read_text("utf-8") + ABOUT, encoding="utf-8")
+    first, second = make(spec, "first"), make(spec, "second")
+    said = [
+        yaml.safe_load((each / "deployment.yaml").read_text("utf-8"))["deployment"]["privacy_loss"][
+            "privacy_parameters_description"
+        ]
+        for each in (first, second)
+    ]
+    assert said[0].endswith("This is the promise of this release alone.")
+    assert f"made with release {first.name}" in said[1]
+    assert "this release alone" not in said[1]
