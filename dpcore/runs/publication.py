@@ -34,7 +34,7 @@ from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.reporting.given import given_to
 from dpcore.reporting.outcome import Outcome, Report, Round
 from dpcore.reporting.promises import release_promise
-from dpcore.runs.earlier_release import NO_RELEASE
+from dpcore.runs.earlier_release import NO_RELEASE, EarlierRelease
 from dpcore.runs.empty_columns import empty_column_warnings
 from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
 from dpcore.runs.prior import PriorTable
@@ -66,6 +66,15 @@ class Material:
             return None
         return self.prior.described(strategy.prior, strategy.gate)
 
+    def _start_warnings(self) -> Iterator[str]:
+        """Warn of intervals whose replicates all start from the same earlier release, and so do not show its errors (docs/decisions/0064)."""
+        gate = self.plan.strategy.gate
+        if self.prior is not None and isinstance(self.prior.prior, EarlierRelease) and gate is not None and gate.taken:
+            yield (
+                f"the weights have started from {self.prior.prior.words}, and intervals do not count the errors of that start, so they may be "
+                "too narrow where this run has measured little"
+            )
+
     def warnings(self) -> Iterator[str]:
         """Yield warnings for readers of the release, from noisy values and the spec alone."""
         declaration, measurements = self.plan.declaration, self.plan.strategy.measurements
@@ -81,6 +90,7 @@ class Material:
                     "`share`, or list the values"
                 )
         yield from empty.values()
+        yield from self._start_warnings()
         for function in self.functions:
             if guessed := len(function.rows) - function.clear:
                 yield (

@@ -118,6 +118,9 @@ def test_the_second_release_starts_from_the_rows_of_the_first(two: tuple[Path, P
     assert said["sha256"] == expected["manifest_sha256"]
     assert said["rows"] == manifest_of(first)["rows"]
     assert said["used"]
+    (warning,) = (each for each in manifest["warnings"] if "intervals do not count the errors of that start" in each)
+    assert warning.startswith(f"the weights have started from release {first.name}")
+    assert not any("have started from" in each for each in manifest_of(first)["warnings"])
     assert (second / "start.parquet").exists()
     assert open_release(second).start.functions
     assert bound_to(in_ledger(spec.parent)["second"].claim) == ("first", expected["manifest_sha256"])
