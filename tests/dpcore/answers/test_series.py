@@ -435,6 +435,9 @@ def test_months_that_start_from_the_month_before_say_so_and_so_does_their_sum(tm
         verify_ledger()
     series = open_series(folder)
     assert series is not None
+    releases = [open_release(each.folder) for each in reversed(series.members)]
+    assert releases[-1].start.news < 1  # what March alone has learned beyond its start
+    assert summed_release(releases).start.news == 1
     merge(series, tmp_path / "all")
     merge(series, tmp_path / "later", where="day >= '2024-02-01'")
     whole, later = (json.loads((tmp_path / name / "manifest.json").read_text("utf-8")) for name in ("all", "later"))
