@@ -2,18 +2,19 @@
 
     python -m benchmarks.series --seeds 3
     python -m benchmarks.series --strategy adaptive --seeds 1
+    python -m benchmarks.series --seeds 1 --epsilon 0.1 --prior latest
 
-Each seed makes a series of twelve seeded releases at epsilon 1, in a folder that is kept if `--folder` names one. Random counts over one to
+Each seed makes a series of twelve seeded releases, at epsilon 1 unless `--epsilon` says otherwise, in a folder that is kept if `--folder` names one. Random counts over one to
 four columns are asked of the series and of each release, and compared with the table. Printed are how many 95 % intervals contain the
 truth, and the errors of the counts of all months, as a multiple of the root of the summed squared errors of the months: 1 if these errors
-were independent. The same is printed for added answers, the control.
+were independent. The same is printed for added answers, the control. The coverage of the months' own intervals is printed as well.
 """
 
 import argparse
 import logging
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
 from datetime import date
@@ -51,6 +52,7 @@ class Asked:
     errors: Weights
     covered: Weights
     by_month: Weights
+    months_covered: Weights
     basis: Sequence[str]
 
     @property
@@ -65,6 +67,8 @@ def main() -> None:
     parser.add_argument("--strategy", choices=("mwem", "adaptive"), default="mwem")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--questions", type=int, default=150)
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--prior", choices=("none", "latest"), default="none")
     parser.add_argument("--folder", type=Path, help="keep the releases here, and use those that are there")
     arguments = parser.parse_args()
     logging.getLogger("dpcore.progress").setLevel(logging.ERROR)
@@ -74,14 +78,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         base = arguments.folder or Path(temporary)
         for seed in range(1, arguments.seeds + 1):
-            folder = base / f"{arguments.strategy}{seed}"
-            made = _series(folder, plays, strategy=arguments.strategy, seed=seed)
+            kind = "" if arguments.prior == "none" else f"-{arguments.prior}"
+            kind += "" if arguments.epsilon == 1.0 else f"-{arguments.epsilon:g}"
+            folder = base / f"{arguments.strategy}{kind}{seed}"
+            changes = {"epsilon": arguments.epsilon, "prior": arguments.prior}
+            made = _series(folder, plays, strategy=arguments.strategy, seed=seed, changes=changes)
             found.append(_asked(made, plays, questions=arguments.questions))
             _print(f"seed {seed}", found[-1:])
     _print("all", found)
 
 
-def _series(folder: Path, plays: pd.DataFrame, *, strategy: str, seed: int) -> Path:
+def _series(folder: Path, plays: pd.DataFrame, *, strategy: str, seed: int, changes: Mapping[str, Any]) -> Path:
     """Release twelve months with seeded noise, unless that was done. Return the folder of the releases."""
     releases = folder / "releases" / "retrosheet"
     if releases.exists() and sum(each.is_dir() for each in releases.iterdir()) >= len(MONTHS):
@@ -89,8 +96,8 @@ def _series(folder: Path, plays: pd.DataFrame, *, strategy: str, seed: int) -> P
     spec: dict[str, Any] = yaml.safe_load((SPECS / "retrosheet.yaml").read_text(encoding="utf-8"))
     del spec["source"]
     # The unit is the row, so that the truth is a count of rows.
-    spec |= {"privacy": {"unit": "row", "neighbours": "add-remove", "epsilon": 1.0, "delta": 1e-9}}
-    spec |= {"strategy": {"name": strategy}}
+    spec |= {"privacy": {"unit": "row", "neighbours": "add-remove", "epsilon": changes["epsilon"], "delta": 1e-9}}
+    spec |= {"strategy": {"name": strategy}} | ({} if changes["prior"] == "none" else {"prior": changes["prior"]})
     if strategy == "mwem":
         spec["universe"] = {name: spec["universe"][name] for name in NARROW}
     folder.mkdir(parents=True, exist_ok=True)
@@ -136,18 +143,20 @@ def _asked(folder: Path, plays: pd.DataFrame, *, questions: int) -> Asked:
             found = whole.of(query, level=0.95)[1][asked]
         except UsageError:  # it joins too many cells
             continue
-        by_month = []
+        by_month, inside_month = [], []
         for part, own in zip(parts, alone, strict=True):
             inside = own.condition(np.random.default_rng(seed))[1]
-            by_month.append(float(part.ensemble.values(part.ensemble.merging(query))[asked][0]) - inside.sum())
+            answered, true = part.of(query, level=0.95)[1][asked], float(inside.sum())
+            by_month.append(float(answered.value[0]) - true)
+            inside_month.append(float(answered.low[0] - 1e-6 <= true <= answered.high[0] + 1e-6))
         wanted = float(kept.sum())
         covered = found.low[0] - 1e-6 <= wanted <= found.high[0] + 1e-6
-        rows.append((float(found.value[0]) - wanted, float(covered), by_month, str(found.basis)))
+        rows.append((float(found.value[0]) - wanted, float(covered), by_month, inside_month, str(found.basis)))
     with chdir(folder.parents[1]), open_ledger() as ledger:
         if ledger.head() != head:
             raise UsageError("a question has changed the ledger")
-    errors, covered, by_month, basis = zip(*rows, strict=True)
-    return Asked(np.array(errors), np.array(covered), np.array(by_month), basis)
+    errors, covered, by_month, months_covered, basis = zip(*rows, strict=True)
+    return Asked(np.array(errors), np.array(covered), np.array(by_month), np.array(months_covered), basis)
 
 
 def _blocks(release: Release) -> list[str]:
@@ -164,6 +173,15 @@ def _print(name: str, found: Sequence[Asked]) -> None:
     )
     print(
         f"{name}: {covered.mean():.3f} of {len(covered)} covered ({strata}); error {_ratio(errors, root)}; added answers {_ratio(added, root)}",
+        flush=True,
+    )
+    months, within = (
+        np.concatenate([each.by_month for each in found]),
+        np.concatenate([each.months_covered for each in found]),
+    )
+    print(
+        f"months: {within.mean():.3f} of {within.size} covered; mean error {np.abs(months).mean():.1f} rows, after the first "
+        f"{np.abs(months[:, 1:]).mean():.1f}; mean error of the sum {np.abs(errors).mean():.1f}",
         flush=True,
     )
 

@@ -76,7 +76,8 @@ class _Sum:
             self.universe,
             self.resolutions,
             measured,
-            begun=self.last.start if same else UNIFORM,
+            # Its `news` is what one release has learned beyond the start. All of them together have learned more.
+            begun=replace(self.last.start, news=UNIFORM.news) if same else UNIFORM,
         )
 
     def _refuse_different(self) -> None:

@@ -40,6 +40,8 @@ def runs_text(each: AccountOverview, *, most: int | None) -> str:
     written.append(f"promise: the epsilon of the run's reservation{_at_delta(account)}")
     if any(item.earlier for item in shown):
         written.append("a release of a session promises the epsilon of all reservations that it was made from")
+    if any(item.given for item in shown):
+        written.append("a release that starts from an earlier one promises what it adds to that one")
     return "\n".join(written)
 
 
@@ -60,6 +62,7 @@ def run_data(account: Account, item: RunOverview) -> dict[str, Any]:
         "holder": run.holder,
         "worker": _worker(item),
         "release": run.release,
+        "given": [asdict(each) for each in item.given],
     }
 
 
@@ -76,6 +79,7 @@ def _more(account: Account, item: RunOverview) -> Iterator[str]:
     if account.blocks_by is not None:
         first, *others = item.blocks
         parts.append(f"block {first}" if not others else f"{len(item.blocks):,} blocks, {first} to {others[-1]}")
+    parts += [f"starts from {each.release}" for each in item.given]
     if parts:
         yield ", ".join(parts)
     if item.touched:

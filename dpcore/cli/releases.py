@@ -62,6 +62,7 @@ def _data(each: Listed) -> dict[str, Any]:
         "unit": privacy.get("unit"),
         "neighbours": privacy.get("neighbours"),
         "blocks": blocks.get("names"),
+        "given": [each["release"] for each in privacy.get("given") or ()],
         "version": version.get("number"),
         "changes": version.get("changes") or [],
         "withdrawn": notice and {"at": notice.withdrawn_at, "reason": notice.reason, "keep": notice.keep},

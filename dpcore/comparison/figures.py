@@ -243,6 +243,7 @@ def _publish(  # noqa: PLR0913  what was bought, from whom, and where it goes
         ledger=ledger.identity(),
         head=ledger.head(),
         draws=len(figures),
+        given=(),
         blocks=state_blocks(ledger, made.granted, run=run),
     )
     promise = f"{statement.said_of('These figures are')} {statement.sampling_of('Their')}"

@@ -41,8 +41,8 @@ def state_blocks(ledger: Ledger, declaration: Declaration, *, run: Run) -> Block
     """State which blocks a run has read and what their account promises. Return None if the whole table is one block.
 
     A run keeps at most k rows of a unit over all its blocks together. It therefore costs a unit its price once, however many blocks
-    the unit has rows in. A unit with rows in a single block is affected by the runs that read that block; a unit with rows in every
-    block is affected by all runs.
+    the unit has rows in. A unit with rows in a single block is affected by the runs that read that block, and a unit with rows in
+    every block by all runs. Other runs may start from published releases of that block, which costs the unit nothing more.
     """
     calendar, blocks = declaration.calendar, declaration.spec.blocks
     if calendar is None or blocks is None:

@@ -112,7 +112,7 @@ def _loss(statement: Statement) -> dict[str, Any]:
         "privacy_unit": unit,
         "privacy_unit_description": f"Neighbouring tables differ by {statement.difference}.",
         "privacy_parameters": {"epsilon": statement.epsilon, "delta": delta},
-        "privacy_parameters_description": f"{statement.sentence} {statement.sampling} This is the promise of this release alone.",
+        "privacy_parameters_description": f"{statement.sentence} {statement.sampling} {'' if statement.given else 'This is the promise of this release alone.'}".rstrip(),
     }
 
 

@@ -7,6 +7,7 @@ from dpcore.ledger import Ledger
 from dpcore.object_store import AnyPath
 from dpcore.release.integrity import MANIFEST, is_there
 from dpcore.release.withdrawal import is_recorded, remove_data, withdraw
+from dpcore.reporting.given import needed_by_open_runs
 from dpcore.reporting.session_claims import beginnings
 from dpcore.spec import Declaration
 
@@ -33,8 +34,8 @@ def retain(ledger: Ledger, account: str, folder: AnyPath, *, keep: int) -> tuple
     """Keep the newest releases of a dataset's folder, and remove the data of all others. Return the names of those removed now.
 
     Newest means reserved last, as for `latest.json`. Runs that end at the same time may both call this. Releases only become more, so neither
-    call removes one of the newest. An earlier removal that was interrupted is finished. Releases that open sessions began with are neither
-    counted nor removed: those sessions need them.
+    call removes one of the newest. An earlier removal that was interrupted is finished. Releases that open sessions began with, or
+    that open runs start from, are neither counted nor removed: those sessions and runs need them.
 
     Args:
         ledger: The ledger that recorded the releases.
@@ -50,7 +51,7 @@ def retain(ledger: Ledger, account: str, folder: AnyPath, *, keep: int) -> tuple
         release = folder / str(event.details["release"])
         if event.details["keep"] is not None and _has_files(release) and is_recorded(ledger, run_id, release):
             remove_data(ledger, run_id, release)
-    needed = beginnings(ledger, account)
+    needed = beginnings(ledger, account) | needed_by_open_runs(ledger, account)
     live = sorted(
         (run.first, run.id, run.release)
         for run in ledger.runs(account)

@@ -9,6 +9,7 @@ from dpcore.ledger import Account, Run
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, mu_of, sampler_delta
 from dpcore.release.covered import BlocksStatement
 from dpcore.reporting.formatting import at_most, pair
+from dpcore.reporting.given import Given, condition
 from dpcore.reporting.promises import release_promise
 from dpcore.spec import Declaration
 from dpcore.version import installed_version
@@ -69,6 +70,7 @@ class Statement:
         mu: The mu of the reservation, if the account counts in mu^2.
         bookkeeping: The amounts that the run has reserved and spent, in the account's currency.
         earlier: Other runs whose answers the release was also made from. Their reservations are part of epsilon.
+        given: Earlier releases that it was made with. The promise is about what it adds to them: their reservations are no part of epsilon.
     """
 
     epsilon: float
@@ -93,6 +95,7 @@ class Statement:
     max_row_weight: int = 1
     chosen_limit: ChosenLimit | None = None
     earlier: tuple[str, ...] = ()
+    given: tuple[Given, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the statement as plain JSON values."""
@@ -100,13 +103,22 @@ class Statement:
 
     @property
     def sentence(self) -> str:
-        """The guarantee in one sentence."""
+        """The guarantee in words."""
         return self.said_of("This release is")
 
     def said_of(self, subject: str) -> str:
-        """Return the guarantee in one sentence about something else that the run has bought, such as "These figures are"."""
+        """Return the guarantee about something else that the run has bought, such as "These figures are", and its condition if it has one."""
+        return " ".join(filter(None, (self.promised(subject), self.condition)))
+
+    def promised(self, subject: str) -> str:
+        """Return the guarantee about something in one sentence."""
         what = pair(self.epsilon, self.delta)
         return f"{subject} {what}-differentially private with respect to {self.difference}."
+
+    @property
+    def condition(self) -> str:
+        """What the promise does not count, because it was published before; empty in most cases."""
+        return condition(self.given, account=self.account)
 
     @property
     def difference(self) -> str:
@@ -148,13 +160,15 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
     ledger: str,
     head: str,
     draws: int,
+    given: Sequence[Given],
     blocks: BlocksStatement | None = None,
     chosen_limit: ChosenLimit | None = None,
     earlier: Sequence[Run] = (),
 ) -> Statement:
     """Return the privacy statement of a run's release.
 
-    `draws` is the number of random draws behind its answers. `earlier` are other runs whose answers it was also made from.
+    `draws` is the number of random draws behind its answers. `given` are earlier releases that it starts from, and `earlier` are other runs
+    whose answers it was also made from.
     """
     privacy = declaration.spec.privacy
     promise = release_promise(account, run, delta=privacy.delta, earlier=earlier)
@@ -184,4 +198,5 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
         max_row_weight=declaration.protection.row_weight,
         chosen_limit=chosen_limit,
         earlier=tuple(each.id for each in earlier),
+        given=tuple(given),
     )

@@ -1,13 +1,21 @@
 """The privacy statement of the sum of several releases, from what each of them states. Nothing new is drawn.
 
-Write p(t) for the amount of release t, in a currency in which adaptively chosen mechanisms add up. The releases cover disjoint blocks.
+Write p(t) for the amount of release t, in a currency in which adaptively chosen mechanisms add up. The releases cover disjoint blocks. The
+mechanism of a release may take the earlier ones as its input, for instance as the start of its weights. Number the releases in the order of
+their runs. The density of all outcomes is then the product of the densities f_t(y_t | D_t, y_1 ... y_(t-1)), where D_t are the rows of the
+blocks of release t. Two neighbours differ in some of the D_t only. In the ratio of their densities the factors of all other releases cancel,
+because these take the same rows and, at the same outcomes, the same input.
 
-- *A row* lies in one block. Adding or removing it changes what one release reads, so the sum costs it at most the largest p(t).
+- *A row* lies in one block. Adding or removing it changes one D_t, so one factor is left, and the sum costs it at most the largest p(t).
 - *A row under replace-one* may leave one block and enter another: at most the two largest p(t) together.
 - *A person* may have rows in every block: at most the sum of all p(t). A person with rows in one block loses at most the largest p(t).
 
 The amounts of later releases may have been chosen after earlier ones were seen. They count as raises of the first run's amount, which was
 fixed before the first draw (docs/decisions/0027). For the same reason, the delta is that of the first run.
+
+A release may also have been given an earlier one that is not added, because others cover its blocks. Its outcome z is then one more fixed
+input of f_t, and all of the above holds for every z. The sum was given z, too: its promise is about what the parts add to it. What both reveal
+together is charged to the account.
 
 A release that was also made from other runs' answers can depend on any block, and these runs may have begun before the first one of the sum.
 Its statement does not say what they reserved first, so it is refused.
@@ -24,6 +32,7 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, Promise, mu_
 from dpcore.release.integrity import one_line
 from dpcore.release.statement import ACCOUNTING, Bookkeeping, Statement
 from dpcore.reporting.formatting import pair
+from dpcore.reporting.given import Given
 from dpcore.version import installed_version
 
 SAME = ("accounting", "unit", "neighbours", "account", "weight", "max_row_weight")
@@ -52,9 +61,9 @@ class SummedStatement(Statement):
         weighed = "" if self.weight is None else f", each {self.weighing}"
         return f"{change} one {self.unit} with all its rows, of which {most} in each of its {self.parts} parts{weighed}"
 
-    def said_of(self, subject: str) -> str:
+    def promised(self, subject: str) -> str:
         """Return the guarantee about something, and that to units whose rows all lie in one part."""
-        told = super().said_of(subject)
+        told = super().promised(subject)
         if self.in_one_part is None:
             return told
         one = pair(self.in_one_part.epsilon, self.in_one_part.delta)
@@ -106,6 +115,7 @@ def state_sum(privacy: Sequence[Mapping[str, Any]]) -> SummedStatement:
         "blocks": None,
         "chosen_limit": None,
         "earlier": tuple(each["run"] for each in privacy),
+        "given": _given(privacy),
     }
     return SummedStatement(**{**kept, **told}, parts=len(privacy), in_one_part=in_one)
 
@@ -117,6 +127,13 @@ def _refuse_made_from_others(privacy: Sequence[Mapping[str, Any]]) -> None:
                 f"the release of run {one_line(each['run'])} was also made from the answers of other runs, and what they reserved before the "
                 "first draw is not known here, so the sum has no promise; merge only releases that were made by one run each"
             )
+
+
+def _given(privacy: Sequence[Mapping[str, Any]]) -> tuple[Given, ...]:
+    """Return the releases that parts of a sum were given and that are not parts themselves."""
+    parts = {each["run"] for each in privacy}
+    found = (Given(**told) for each in privacy for told in each.get("given") or ())
+    return tuple(dict.fromkeys(each for each in found if each.run not in parts))
 
 
 def _together(privacy: Mapping[str, Any], parts: int) -> int:

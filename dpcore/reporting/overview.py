@@ -9,6 +9,7 @@ from dpcore.ledger.reader import across_balance, balances, blocks_of
 from dpcore.ledger.refusals import known_account, known_event
 from dpcore.ledger.transaction import LedgerTransaction
 from dpcore.privacy.accounting import Cap, Promise
+from dpcore.reporting.given import Given, given_to
 from dpcore.reporting.promises import AccountPromise, account_promise, made_from, release_promise
 
 
@@ -16,13 +17,15 @@ from dpcore.reporting.promises import AccountPromise, account_promise, made_from
 class RunOverview:
     """A run, the blocks granted to it, and the time of its last event if it is still open.
 
-    `earlier` are the other runs whose answers its release is made from, which is so for releases of sessions.
+    `earlier` are the other runs whose answers its release is made from, which is so for releases of sessions. `given` are earlier releases
+    that it starts from: its promise is about what it adds to them.
     """
 
     run: Run
     blocks: tuple[str, ...]
     touched: datetime | None
     earlier: tuple[Run, ...] = ()
+    given: tuple[Given, ...] = ()
 
     def promise(self, account: Account, *, group: int = 1) -> Promise:
         """Return the promise of the run's release by itself."""
@@ -113,4 +116,5 @@ def _account(rows: LedgerTransaction, account: Account) -> AccountOverview:
 def _run(rows: LedgerTransaction, account: Account, run: Run, every: Mapping[str, Run]) -> RunOverview:
     blocks = (WHOLE,) if account.blocks_by is None else blocks_of(rows, run)
     touched = known_event(rows, run.last).time if run.state is RunState.OPEN else None
-    return RunOverview(run, blocks, touched, tuple(every[each] for each in made_from(run.claim) if each in every))
+    earlier = tuple(every[each] for each in made_from(run.claim) if each in every)
+    return RunOverview(run, blocks, touched, earlier, given_to(run, every))

@@ -1,10 +1,11 @@
-"""Find and read the prior of a run: a public table, from which the weights of its model may start.
+"""Read the prior of a run: public rows, from which the weights of its model may start. Here they are those of a public table.
 
 The run is bound to the prior. Its claim ends with the prior's identity, so that it can only be resumed with the very same rows.
 """
 
 import hashlib
 import re
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,37 @@ from dpcore.universe import Universe
 _BOUND = re.compile(r"(\S+) with prior ([0-9a-f]{64})")
 
 
+class Prior(ABC):
+    """What a spec names as its prior, found and not yet read."""
+
+    @abstractmethod
+    def refuse_private(self, source: Source) -> None:
+        """Raise if the prior is one of the files of the private table, by whatever name."""
+
+    @abstractmethod
+    def bound(self, claim: str) -> str:
+        """Return the claim of a run, bound to this prior."""
+
+    @abstractmethod
+    def read(self, declaration: Declaration) -> "PriorTable":
+        """Read the columns that can be compared with the spec's.
+
+        Raises:
+            UsageError: If they cannot be read, or have changed meanwhile. Nothing was spent.
+        """
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What it is, as text."""
+
+    @abstractmethod
+    def described(self) -> dict[str, Any]:
+        """Return what the manifest says about where the rows are from."""
+
+
 @dataclass(frozen=True, eq=False)
-class Prior:
+class PublicTable(Prior):
     """A public table that a spec names as its prior, not yet read.
 
     Attributes:
@@ -39,35 +69,40 @@ class Prior:
     _source: Source
 
     @classmethod
-    def of(cls, declaration: Declaration) -> "Prior | None":
-        """Find the prior of a spec, and check that it has the spec's columns. Read no row. Return None if the spec has none.
+    def of(cls, path: str, declaration: Declaration, *, before: Run | None) -> "PublicTable":
+        """Find the table of a spec, and check that it has the spec's columns. Read no row.
+
+        Args:
+            path: Its path, relative to the spec.
+            declaration: The declaration of the run.
+            before: The run as an earlier attempt has reserved it; None for a new run.
 
         Raises:
-            UsageError: If it cannot be read, or has another schema. Nothing was spent.
+            UsageError: If it cannot be read, has another schema, or is not what the run was started with. Nothing was spent.
         """
-        named = declaration.spec.prior
-        if named is None:
-            return None
         try:
-            source = Source.locate(SourceSpec(path=named.path), base=declaration.path.parent)
-            _check_columns(source, declaration)
+            source = Source.locate(SourceSpec(path=path), base=declaration.path.parent)
+            check_columns(source, declaration)
         except SourceError as error:
-            raise _unusable(str(error).removeprefix("source.path ")) from None
+            raise unusable(str(error).removeprefix("source.path ")) from None
         if len(source.local_files) != 1:
-            raise _unusable("it is not one file on this machine")
-        (path,) = source.local_files
-        return cls(path.name, _sha256(path), path, source)
+            raise unusable("it is not one file on this machine")
+        (file,) = source.local_files
+        found = cls(file.name, _sha256(file), file, source)
+        if before is not None:
+            found._require_same(before)
+        return found
 
     def refuse_private(self, source: Source) -> None:
         """Raise if the prior is one of the files of the private table, by whatever name."""
         if any(self._path.samefile(each) for each in source.local_files):
-            raise _unusable(f"{self.name} is a file of the private table, whose rows are not public")
+            raise unusable(f"{self.name} is a file of the private table, whose rows are not public")
 
     def bound(self, claim: str) -> str:
         """Return the claim of a run, bound to this prior."""
         return f"{claim} with prior {self.sha256}"
 
-    def require_same(self, run: Run) -> None:
+    def _require_same(self, run: Run) -> None:
         """Raise if a run was started with another version of this prior."""
         before = _BOUND.fullmatch(run.claim)
         if before and before[2] != self.sha256:
@@ -82,16 +117,25 @@ class Prior:
         Raises:
             UsageError: If it cannot be read, or has changed meanwhile.
         """
-        columns = _compared(declaration)
+        columns = compared(declaration)
         try:
             batches = [
                 batch for piece in self._source.pieces() for batch in read_piece(piece, columns=columns, ids=None)
             ]
         except SourceError as error:
-            raise _unusable(str(error)) from None
+            raise unusable(str(error)) from None
         if _sha256(self._path) != self.sha256:
             raise UsageError(f"the prior {self.name} was changed while it was read; start the run again")
         return PriorTable(self, tuple(batches), columns)
+
+    @property
+    def words(self) -> str:
+        """What it is, as text."""
+        return f"the public table {self.name}"
+
+    def described(self) -> dict[str, Any]:
+        """Return what the manifest says about where the rows are from."""
+        return {"kind": "public table", "name": self.name, "sha256": self.sha256}
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,30 +158,37 @@ class PriorTable:
 
     def described(self, rows: PublicRows, gate: Gate) -> dict[str, Any]:
         """Return what the manifest says about the prior."""
-        told = {"kind": "public table", "name": self.prior.name, "sha256": self.prior.sha256, "rows": rows.rows}
         numbers = asdict(gate)
-        return {**told, "used": numbers.pop("taken"), **numbers}
+        return {**self.prior.described(), "rows": rows.rows, "used": numbers.pop("taken"), **numbers}
 
 
-def _compared(declaration: Declaration) -> tuple[str, ...]:
+def compared(declaration: Declaration) -> tuple[str, ...]:
     """Return the columns that a prior must have: all but that of the days of blocks, since other periods have other days."""
     days = None if declaration.calendar is None else declaration.calendar.column
     return tuple(name for name in declaration.universe.names if name != days)
 
 
-def _check_columns(source: Source, declaration: Declaration) -> None:
-    wanted = _compared(declaration)
+def check_columns(source: Source, declaration: Declaration, *, name: str | None = None) -> None:
+    """Raise unless a prior has all columns that are compared, once each and in types that can be read. Read no row.
+
+    Args:
+        source: The prior.
+        declaration: The declaration of the run.
+        name: What errors call it; None for the name of the file.
+    """
+    wanted = compared(declaration)
     if not wanted:
-        raise _unusable("the universe has no column but that of the blocks' days, in which periods differ")
+        raise unusable("the universe has no column but that of the blocks' days, in which periods differ")
     for part in source.parts:
         names = attempt(part.column_names, otherwise=part.damaged)
         if wrong := [name for name in wanted if list(names).count(name) != 1]:
             listed = ", ".join(map(repr, wrong))
-            raise _unusable(f"{part.name} must have each column of the universe once, but not so {listed}")
+            raise unusable(f"{name or part.name} must have each column of the universe once, but not so {listed}")
     check_types(source, reads={name: declaration.universe.attributes[name].reads for name in wanted})
 
 
-def _unusable(problem: str) -> UsageError:
+def unusable(problem: str) -> UsageError:
+    """Return the error of a prior that cannot be used."""
     return UsageError(f"the prior cannot be used: {problem}; correct `prior` in the spec, or remove it")
 
 
@@ -146,4 +197,4 @@ def _sha256(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
-        raise _unusable(f"{path.name} cannot be read") from None
+        raise unusable(f"{path.name} cannot be read") from None

@@ -31,8 +31,10 @@ from dpcore.release import (
     state_blocks,
 )
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
+from dpcore.reporting.given import given_to
 from dpcore.reporting.outcome import Outcome, Report, Round
 from dpcore.reporting.promises import release_promise
+from dpcore.runs.earlier_release import NO_RELEASE, EarlierRelease
 from dpcore.runs.empty_columns import empty_column_warnings
 from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
 from dpcore.runs.prior import PriorTable
@@ -57,10 +59,21 @@ class Material:
 
     def described_prior(self) -> dict[str, Any] | None:
         """Return what the manifest says about the prior; None if the spec has none."""
-        strategy = self.plan.strategy
+        strategy, named = self.plan.strategy, self.plan.declaration.spec.prior
+        if self.prior is None and named is not None and named.release is not None:
+            return dict(NO_RELEASE)
         if self.prior is None or strategy.prior is None or strategy.gate is None:
             return None
         return self.prior.described(strategy.prior, strategy.gate)
+
+    def _start_warnings(self) -> Iterator[str]:
+        """Warn of intervals whose replicates all start from the same earlier release, and so do not show its errors (docs/decisions/0064)."""
+        gate = self.plan.strategy.gate
+        if self.prior is not None and isinstance(self.prior.prior, EarlierRelease) and gate is not None and gate.taken:
+            yield (
+                f"the weights have started from {self.prior.prior.words}, and intervals do not count the errors of that start, so they may be "
+                "too narrow where this run has measured little"
+            )
 
     def warnings(self) -> Iterator[str]:
         """Yield warnings for readers of the release, from noisy values and the spec alone."""
@@ -77,6 +90,7 @@ class Material:
                     "`share`, or list the values"
                 )
         yield from empty.values()
+        yield from self._start_warnings()
         for function in self.functions:
             if guessed := len(function.rows) - function.clear:
                 yield (
@@ -130,6 +144,7 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         ledger=ledger.identity(),
         head=ledger.head(),
         draws=curator.draws,
+        given=given_to(run, {each.id: each for each in ledger.runs(run.account)}),
         blocks=state_blocks(ledger, declaration, run=run),
         chosen_limit=material.chosen_limit,
     )

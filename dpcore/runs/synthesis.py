@@ -36,12 +36,13 @@ from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
 from dpcore.runs.dependencies import learn_functions
 from dpcore.runs.discovery import Discovery
+from dpcore.runs.earlier_release import find_prior
 from dpcore.runs.expected_rows import STEP, NoisyTotal, open_universe, unexpected_sentence, weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, claim_of, paying_account, total_noise
 from dpcore.runs.person_sizes import STEPS as SIZES_STEPS
 from dpcore.runs.person_sizes import learn_sizes
 from dpcore.runs.planning.plan import warning_before
-from dpcore.runs.prior import Prior, PriorTable
+from dpcore.runs.prior import PriorTable
 from dpcore.runs.publication import Material, Payer, Publication, draft_of
 from dpcore.runs.reading import Reading, Table
 from dpcore.runs.reservation import day_to_read, reserve_run
@@ -84,9 +85,6 @@ class Synthesis:
         )
         engine = engine_for(declaration.spec.engine, source=source, connect=connect)
         check_writable(self.declaration.output_folder)
-        self._prior = Prior.of(declaration)
-        if self._prior is not None:
-            self._prior.refuse_private(source)
         self._prior_table: PriorTable | None = None
         signing_key()  # raises now, before anything is paid for, and not when the release is written
         places = places_of_spec(declaration.path)
@@ -99,6 +97,9 @@ class Synthesis:
                 raise UsageError(
                     f"account {self.account.name} has no run {run_id} to resume; see `dpflow ledger show`, or run without --resume"
                 )
+            self._prior = find_prior(declaration, ledger=self.ledger, account=self.account, run_id=run_id)
+            if self._prior is not None:
+                self._prior.refuse_private(source)
             self._stages = Stages(Plan(declaration, strategy_for(declaration)))
             self.curator = Curator(
                 ledger=self.ledger,
@@ -126,12 +127,16 @@ class Synthesis:
         amount, spec = self.requested(), self.declaration.spec
         claim = claim_of(self.declaration)
         if self._prior is not None:
-            for earlier in self.ledger.runs(self.account.name):
-                if earlier.id == self.run_id:
-                    self._prior.require_same(earlier)
             # Whatever is wrong with it shows before anything is spent.
             self._prior_table = self._prior.read(self.declaration)
             claim = self._prior.bound(claim)
+        if spec.prior is not None:
+            progress.info(
+                "the weights start from %s",
+                "equal ones: the dataset has no release yet"
+                if self._prior is None
+                else f"{self._prior.words} if noisy counts are near it",
+            )
         run = reserve_run(
             self.ledger,
             self.declaration,

@@ -34,6 +34,7 @@ from dpcore.release import (
     retain_declared,
     state,
 )
+from dpcore.reporting.given import given_to
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.promises import session_release_claim
 from dpcore.session.knowledge import Knowledge
@@ -112,6 +113,7 @@ def _draft(
         head=ledger.head(),
         draws=int(told["privacy"]["draws"]) + sum(each.counts.size for each in knowledge.bought),
         chosen_limit=None if limit is None else ChosenLimit(**{**limit, "of": tuple(limit["of"])}),
+        given=given_to(run, {each.id: each for each in ledger.runs(account.name)}),
         earlier=(first, session),
     )
 

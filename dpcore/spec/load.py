@@ -316,7 +316,7 @@ def _digest(spec: ReleaseSpec, universe: Universe) -> str:
     }
     # Keys that a spec leaves out are not hashed, so a key added in a later version does not change the hash of older specs.
     named = _without_nulls(spec.model_dump(mode="json"))
-    for part in ("source", "privacy", "blocks", "workload", "output", "about"):
+    for part in ("source", "privacy", "blocks", "workload", "prior", "output", "about"):
         if part in named:
             named[part] = _without_nulls(named[part])
     for name, column in named["universe"].items():

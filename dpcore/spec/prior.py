@@ -1,11 +1,13 @@
 """The spec's `prior`: what is known before the release, from which its weights start."""
 
-from typing import Annotated
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from dpcore.spec.document import Document
 from dpcore.spec.parts import SpecPart
+
+LATEST_RELEASE = "latest"
 
 
 def _local(path: str) -> str:
@@ -15,11 +17,31 @@ def _local(path: str) -> str:
 
 
 class PriorSpec(SpecPart):
-    """A public table: whoever writes its path here declares that everybody may read it."""
+    """A public table, or the newest release of the dataset. `prior: latest` is short for `prior: {release: latest}`.
 
-    path: Annotated[str, Field(min_length=1), AfterValidator(_local)] = Field(
-        description="a CSV, Parquet or Arrow file with the columns of the universe, relative to the spec; its rows are not protected"
+    Whoever writes the path of a table here declares that everybody may read it.
+    """
+
+    path: Annotated[str, Field(min_length=1), AfterValidator(_local)] | None = Field(
+        None,
+        description="a CSV, Parquet or Arrow file with the columns of the universe, relative to the spec; its rows are not protected",
     )
+    release: Literal["latest"] | None = Field(
+        None, description="`latest`: the dataset's newest release that is not withdrawn; equal weights if there is none"
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.path is None) == (self.release is None):
+            raise ValueError("must be either a table or a release")
+        return self
+
+
+def _whole(value: Any) -> Any:
+    return {"release": value} if value == LATEST_RELEASE else value
+
+
+Prior = Annotated[PriorSpec, BeforeValidator(_whole, json_schema_input_type=Literal["latest"] | PriorSpec)]
 
 
 def check_prior(document: Document) -> None:

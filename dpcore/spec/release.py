@@ -15,7 +15,7 @@ from dpcore.spec.engine import EngineSpec
 from dpcore.spec.numbers import IntegerSpec, NumberSpec
 from dpcore.spec.parts import Finite, SpecPart
 from dpcore.spec.persons import PersonsSpec
-from dpcore.spec.prior import PriorSpec
+from dpcore.spec.prior import Prior
 from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec
 
@@ -186,8 +186,9 @@ class ReleaseSpec(SpecPart):
         None,
         description="how the model learns; default: mwem for small universes without `ranges`, adaptive for all others",
     )
-    prior: PriorSpec | None = Field(
-        None, description="a public table that the weights start from; default: equal weights"
+    prior: Prior | None = Field(
+        None,
+        description="what the weights start from: a public table, or `latest`, the dataset's newest release; default: equal weights",
     )
     output: OutputSpec = OutputSpec()
     about: AboutSpec | None = Field(

@@ -6,7 +6,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import chain
@@ -36,6 +36,7 @@ from dpcore.release.integrity import (
 )
 from dpcore.release.ownership import not_adopted, owner_changed
 from dpcore.release.withdrawal import WITHDRAWN, Notice, notice_of, withdrawal_problem
+from dpcore.reporting.given import given_to
 from dpcore.reporting.promises import began_with, made_from, release_cap, release_promise
 
 
@@ -380,7 +381,23 @@ def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run, ledger
     pure = account.currency is Currency.PURE
     if not (isinstance(epsilon, float) and isinstance(delta, float) and 0 <= delta < 1 and (delta == 0) == pure):
         return "states no epsilon and delta that a run of its account can have"
-    return _promises_otherwise(epsilon, delta, account=account, run=run, ledger=ledger)
+    return _promises_otherwise(epsilon, delta, account=account, run=run, ledger=ledger) or _given_otherwise(
+        privacy, run=run, ledger=ledger
+    )
+
+
+def _given_otherwise(privacy: Mapping[str, Any], *, run: Run, ledger: Ledger) -> str | None:
+    """Return how the earlier releases that a manifest states contradict those that the claim of its run is bound to, or None."""
+    runs = {each.id: each for each in ledger.runs(run.account)}
+    given = given_to(run, runs)
+    if (privacy.get("given") or []) != [asdict(each) for each in given]:
+        return "states other earlier releases than its run has started from"
+    for each in given:
+        if each.run not in runs or each.manifest_sha256 not in ledger.manifests_of(each.run):
+            return "was made with a release that the ledger does not have"
+        if runs[each.run].last > run.first:
+            return "was made with a release that was published later"
+    return None
 
 
 def _promises_otherwise(epsilon: float, delta: float, *, account: Account, run: Run, ledger: Ledger) -> str | None:

@@ -138,7 +138,12 @@ def _runs(found: AccountOverview) -> str:
     heading = "## Runs" if len(rows) == len(found.runs) else f"## The last {len(rows)} of {len(found.runs):,} runs"
     figures = ["epsilon promised", f"{found.account.currency.symbol} spent"]
     heads = ["run", "opened (UTC)", "state", *figures, "release", *named]
-    return page(heading, table(heads, rows, right=figures)).strip()
+    starts = [f"{_short(item.run.id)} from {each.release}" for item in latest for each in item.given]
+    about = (
+        f"Some runs start from an earlier release, and promise what they add to it: {plain('; '.join(starts))}. What all runs reveal together is the "
+        "promise of the account, above."
+    )
+    return page(heading, table(heads, rows, right=figures), about if starts else "").strip()
 
 
 def _short(run: str) -> str:

@@ -119,6 +119,8 @@ def _promise(privacy: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name.replace("_", " "), at_most(privacy[name])
     for name in ("unit", "max_rows_per_unit", "neighbours", "accounting", "account", "run"):
         yield name.replace("_", " "), plain(privacy[name])
+    for given in privacy.get("given") or ():
+        yield "made with", plain(f"{given['release']}, of run {given['run']}")
     if privacy.get("weight"):
         most = f"{privacy['max_row_weight']:,}"
         yield "weight of a row", plain(f"{privacy['weight']}, at most {most}; all counts are sums of it")

@@ -34,8 +34,9 @@ def promise(statement: Statement) -> Iterator[Markup]:
         f"In numbers: take two tables that differ {step}. Any output, and any conclusion drawn from it, is at most "
         f"{_factor(statement.epsilon)} as likely with one table as with the other{plus}."
     )
+    alone = "what this release adds to the one it was made with" if statement.given else "this release alone"
     yield paragraph(
-        "This promise covers this release alone. Other releases of the same table add to it; the steward's ledger keeps the total. "
+        f"This promise covers {alone}. Other releases of the same table add to it; the steward's ledger keeps the total. "
         "Facts about many people at once, such as that smoking is harmful, are meant to be visible and are not hidden."
     )
     yield paragraph(statement.sampling)
@@ -62,6 +63,7 @@ def promise(statement: Statement) -> Iterator[Markup]:
         ("accounting", statement.accounting),
         ("account", statement.account),
         ("run", statement.run),
+        *(("made with", f"{each.release}, of run {each.run}") for each in statement.given),
         (f"spent (bookkeeping), in {booked.counts}", f"{figure(booked.spent)} of {figure(booked.reserved)} reserved"),
     ]
     yield table("The terms of the promise", ("term", "as promised"), terms)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from dpcore.release.ledger_export.statements import AccountStatement, GroupGuarantee
+from dpcore.release.ledger_export.statements import AccountStatement, GroupGuarantee, ReleaseStatement
 from dpcore.reporting.formatting import figure, pair
 
 _DOUBLE = (
@@ -10,7 +10,8 @@ _DOUBLE = (
     "both blocks together stay within one cap."
 )
 _PARALLEL = (
-    "A change within one block affects only the runs that read that block, so the promises of the blocks do not add up."
+    "A row of one block is read only by the runs of that block. Other runs may start from their releases, which costs that row nothing "
+    "more. So the promises of the blocks do not add up."
 )
 _RAISED = (
     "The budget was raised after the first charge. The promise also covers raises that were decided after seeing earlier releases. "
@@ -90,7 +91,7 @@ def _by_block(statement: AccountStatement) -> str:
 def _by_release(statement: AccountStatement, heads: Sequence[str]) -> str:
     rows = [
         [
-            f"`{_plain(each.release)}`" if each.release else f"none ({each.state})",
+            (f"`{_plain(each.release)}`" if each.release else f"none ({each.state})") + _given(each),
             f"`{_plain(each.run)}`",
             *_pairs(each.promise),
             figure(each.bookkeeping.spent),
@@ -103,8 +104,17 @@ def _by_release(statement: AccountStatement, heads: Sequence[str]) -> str:
         "The promise of each release by itself follows from its run's reservation. It is stated here at the account's delta, and in the "
         "release's manifest at the delta of its spec. A run without a release still counts toward the total."
     )
+    if any(each.given for each in statement.releases):
+        about += (
+            " A release that starts from an earlier one (→) promises what it adds to that one. Both together are part of the promise of everything "
+            "together, above."
+        )
     spent = f"{statement.bookkeeping.counts} spent (bookkeeping)"
     return "\n\n".join(["### By release", about, _table(["release", "run", *heads, spent], rows)])
+
+
+def _given(statement: ReleaseStatement) -> str:
+    return "".join(f" → `{_plain(str(each.release))}`" for each in statement.given)
 
 
 def _pairs(promise: Iterable[GroupGuarantee]) -> list[str]:

@@ -9,6 +9,7 @@ from dpcore.ledger import Account, Balance
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Promise
 from dpcore.release.statement import ACCOUNTING
 from dpcore.reporting.formatting import account_sentence, pair, run_step_of
+from dpcore.reporting.given import Given, condition
 from dpcore.reporting.overview import AccountOverview, Overview, RunOverview
 
 GROUPS = (1, 2, 5, 10)
@@ -57,6 +58,7 @@ class ReleaseStatement:
     promise: tuple[GroupGuarantee, ...]
     bookkeeping: Bookkeeping
     sentence: str
+    given: tuple[Given, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,9 @@ def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
 
 def _release(account: Account, item: RunOverview, sizes: tuple[int, ...]) -> ReleaseStatement:
     run, promise = item.run, item.promise(account)
-    subject = "This release, taken by itself," if run.release else "This run"
+    by_itself = "This run" if item.given else "This release, taken by itself,"
+    subject = by_itself if run.release else "This run"
+    told = f"{subject} is {pair(promise.epsilon, promise.delta)}-differentially private with respect to {run_step_of(account)}."
     return ReleaseStatement(
         run=run.id,
         release=run.release,
@@ -176,7 +180,8 @@ def _release(account: Account, item: RunOverview, sizes: tuple[int, ...]) -> Rel
             spent=run.spent / AMOUNT_OF_ONE,
             reserved=run.remaining / AMOUNT_OF_ONE,
         ),
-        sentence=f"{subject} is {pair(promise.epsilon, promise.delta)}-differentially private with respect to {run_step_of(account)}.",
+        sentence=" ".join(filter(None, (told, condition(item.given, account=account.name)))),
+        given=item.given,
     )
 
 

@@ -16,7 +16,9 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, read_regular
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
+from dpcore.runs.earlier_release import earlier_release
 from dpcore.runs.paying import check_remaining, paying_account
+from dpcore.runs.prior import Prior, PublicTable
 from dpcore.runs.reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.spec import Declaration
 from dpcore.universe.blocks import choose
@@ -54,6 +56,7 @@ class Grounds:
         currency: The account's currency, or the default one if there is no account.
         rows: About how many rows the run counts.
         rows_from: Where this number comes from.
+        prior: What the weights start from, as text; None if the spec has no prior.
     """
 
     account: tuple[Account, str | None, Balance] | str
@@ -61,6 +64,7 @@ class Grounds:
     currency: Currency
     rows: int
     rows_from: str
+    prior: str | None
 
     def refusal(self, declaration: Declaration, *, amount: int) -> DpflowError | None:
         """Return the error with which the account would refuse the run; None if it would pay, or if there is no account."""
@@ -107,7 +111,25 @@ def grounds_of(declaration: Declaration, *, rows: int | None, as_of: date | None
         privacy.epsilon, delta=privacy.delta, unit=privacy.unit, neighbours=declaration.protection.neighbours
     )
     currency = unopened if isinstance(found, str) else found[0].currency
-    return Grounds(found, blocks, currency, rows=guessed, rows_from=source)
+    return Grounds(found, blocks, currency, rows=guessed, rows_from=source, prior=_prior(declaration, found))
+
+
+def _prior(declaration: Declaration, found: tuple[Account, str | None, Balance] | str) -> str | None:
+    """Say what the weights of a new run start from. Raise the errors that the run would raise for it."""
+    named = declaration.spec.prior
+    if named is None:
+        return None
+    prior: Prior | None = None
+    if named.path is not None:
+        prior = PublicTable.of(named.path, declaration, before=None)
+    elif not isinstance(found, str):
+        with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+            prior = earlier_release(declaration, ledger=ledger, account=found[0], before=None)
+    return (
+        "equal weights: the dataset has no release yet"
+        if prior is None
+        else f"{prior.words}, if noisy counts are near it"
+    )
 
 
 def _account(

@@ -110,7 +110,7 @@ class Plan:
     their noise, or worse, where the model is wrong; this depends on the data. Columns in `ranges` are also measured in coarser versions,
     for the same price again. `unspent` is the share of the budget that cannot be spent. If the run chooses the limit on rows per unit, `limits`
     says by what, and all other figures are those of one row per unit. `ratings` rates every column and pair by its expected noise, and
-    `changes` are the two changes of the spec that would help most. `blocks` are those that the run reads. If the account would not pay,
+    `changes` are the two changes of the spec that would help most. `blocks` are those that the run reads. `prior` says what its weights start from. If the account would not pay,
     `exit_code` is that of the refused run, and `account` says why.
     """
 
@@ -121,6 +121,7 @@ class Plan:
     rows: int
     rows_from: str
     blocks: tuple[str, ...] | None
+    prior: str | None
     epsilon: float
     delta: float
     amount: float
@@ -174,6 +175,7 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
         rows=grounds.rows,
         rows_from=grounds.rows_from,
         blocks=grounds.blocks,
+        prior=grounds.prior,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         amount=terms.amount / AMOUNT_OF_ONE,

@@ -29,6 +29,7 @@ from dpcore.privacy.protection import Neighbours
 from dpcore.release.manifest import Manifest
 from dpcore.release.verification import verify_release
 from dpcore.steward.releases import withdraw_release
+from dpcore.steward.verify import verify_ledger
 from dpcore.universe import Universe
 
 SPEC = """\
@@ -71,9 +72,11 @@ def open_account(epsilon: float) -> None:
         )
 
 
-def make_series(folder: Path, *, epsilon: float, months: tuple[int, ...] = MONTHS, days: str = "") -> Path:
+def make_series(
+    folder: Path, *, epsilon: float, months: tuple[int, ...] = MONTHS, days: str = "", more: str = ""
+) -> Path:
     """Release some months, one by one, and return the folder of the dataset."""
-    text = SPEC.replace("EPSILON", str(epsilon)).replace("DAYS", days)
+    text = SPEC.replace("EPSILON", str(epsilon)).replace("DAYS", days) + more
     with chdir(folder), seeded(7):
         open_account(4 * epsilon)
         for month in months:
@@ -416,3 +419,31 @@ def test_releases_are_added_if_they_have_learned_the_same_function(tmp_path: Pat
     other = Universe(second.universe.attributes, (replace(learned, codes=learned.codes[::-1]),))
     with pytest.raises(UsageError, match="have learned different functions for `depends`, so they cannot be added"):
         summed_release([first, replace(second, universe=other)])
+
+
+def test_months_that_start_from_the_month_before_say_so_and_so_does_their_sum(tmp_path: Path) -> None:
+    folder = make_series(tmp_path, epsilon=USUAL, months=(1, 2, 3), more="prior: latest\n")
+    months = [json.loads(each.read_text("utf-8")) for each in sorted(folder.glob("*/manifest.json"))]
+    names = {each["privacy"]["blocks"]["names"][0]: each["release"] for each in months}
+    given = {
+        each["privacy"]["blocks"]["names"][0]: [one["release"] for one in each["privacy"]["given"]] for each in months
+    }
+    assert given == {"2024-01": [], "2024-02": [names["2024-01"]], "2024-03": [names["2024-02"]]}
+    made = {each["privacy"]["blocks"]["names"][0]: each["privacy"]["epsilon"] for each in months}
+    assert len(set(made.values())) == 1  # each promises its own amount
+    with chdir(tmp_path):
+        verify_ledger()
+    series = open_series(folder)
+    assert series is not None
+    releases = [open_release(each.folder) for each in reversed(series.members)]
+    assert releases[-1].start.news < 1  # what March alone has learned beyond its start
+    assert summed_release(releases).start.news == 1
+    merge(series, tmp_path / "all")
+    merge(series, tmp_path / "later", where="day >= '2024-02-01'")
+    whole, later = (json.loads((tmp_path / name / "manifest.json").read_text("utf-8")) for name in ("all", "later"))
+    assert whole["privacy"]["given"] == []
+    assert [each["release"] for each in later["privacy"]["given"]] == [names["2024-01"]]
+    assert whole["privacy"]["epsilon"] == later["privacy"]["epsilon"] == made["2024-01"]  # a row lies in one block
+    assert f"made with release {names['2024-01']}" in later["privacy"]["guarantee"]
+    Manifest.model_validate(later)
+    assert not verify_release(tmp_path / "later").problems

@@ -147,7 +147,9 @@ def test_the_statement_names_its_accounting_and_the_amount_in_it(
     workspace.write_spec(("delta: 1e-9", f"delta: {delta:g}"))
     account = SimpleNamespace(name="visits", currency=currency, delta=delta)
     run = SimpleNamespace(id="r", reserved=AMOUNT_OF_ONE // 2, spent=AMOUNT_OF_ONE // 3)
-    statement = state(load_spec(workspace.spec), account=account, run=run, ledger="1" * 64, head="", draws=1000)
+    statement = state(
+        load_spec(workspace.spec), account=account, run=run, ledger="1" * 64, head="", draws=1000, given=()
+    )
     assert statement.accounting == accounting
     assert (statement.rho, statement.mu) == amounts
     assert statement.epsilon == epsilon_of(AMOUNT_OF_ONE // 2, currency=currency, delta=delta)

@@ -91,6 +91,34 @@ def test_the_first_run_decides_what_was_fixed_before_the_first_draw(unit: str, r
     assert Promise(statement.epsilon, statement.delta) == expected
 
 
+def given(number: int) -> dict[str, str]:
+    return {"run": f"run-{number}", "release": f"release-{number}", "manifest_sha256": f"{number}" * 64}
+
+
+@pytest.mark.parametrize("unit", ["row", "patient"])
+def test_a_sum_was_given_what_its_parts_were_given_and_is_no_part(unit: str) -> None:
+    parts = [part(1, given=[given(9)]), part(2, given=[given(1)]), part(3, given=[given(2), given(9)])]
+    statement = state_sum([{**each, "unit": unit} for each in parts])
+    assert [each.run for each in statement.given] == ["run-9"]
+    assert "It was made with release release-9, which was published before." in statement.sentence
+    plain = stated(unit=unit)
+    assert plain.given == ()
+    assert "made with" not in plain.sentence
+    assert (statement.epsilon, statement.delta) == (plain.epsilon, plain.delta)
+    assert statement.in_one_part == plain.in_one_part
+
+
+def test_a_chain_whose_every_release_is_a_part_has_no_condition() -> None:
+    parts = [part(1), part(2, given=[given(1)]), part(3, given=[given(2)])]
+    assert state_sum(parts).given == ()
+
+
+def test_several_earlier_releases_are_all_named() -> None:
+    statement = state_sum([part(1, given=[given(8)]), part(2, given=[given(9)])])
+    assert "It was made with the releases release-8, release-9, which were published before." in statement.sentence
+    assert "what it adds to those releases" in statement.sentence
+
+
 def test_a_part_that_was_also_made_from_other_runs_is_refused() -> None:
     with pytest.raises(UsageError, match=r"run-2 was also made from the answers of other runs.*made by one run each"):
         state_sum([part(1, unit="row"), part(2, unit="row", earlier=["run-1"])])

@@ -1,0 +1,185 @@
+"""Start from the dataset's newest release: its published rows are a prior like a public table (docs/decisions/0064).
+
+Which release that is follows from the ledger and the folder of releases alone. A run is bound to it by its claim. When it is resumed, it starts
+from the same release, even if newer ones have been published since.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpcore.errors import SourceError, UsageError
+from dpcore.ledger import Account, Ledger, Run, RunState
+from dpcore.object_store import AnyPath
+from dpcore.release.integrity import (
+    MANIFEST,
+    is_there,
+    listed_files,
+    one_line,
+    open_regular,
+    read_manifest,
+    refuse_store_error,
+)
+from dpcore.release.listing import readable
+from dpcore.release.withdrawal import notice_of
+from dpcore.reporting.given import bound_to, given_claim
+from dpcore.runs.prior import Prior, PriorTable, PublicTable, check_columns, compared, unusable
+from dpcore.spec import Declaration
+from dpcore.tables.sources.source import Source
+
+KIND = "earlier release"
+NO_RELEASE = {"kind": KIND, "name": None, "used": False}
+"""What the manifest says if there was no release to start from."""
+
+
+def find_prior(declaration: Declaration, *, ledger: Ledger, account: Account, run_id: str) -> Prior | None:
+    """Find the prior of a run, and check that it has the spec's columns. Read no row. Return None if there is none.
+
+    Raises:
+        UsageError: If it cannot be read, has another schema, or is not what the run was started with. Nothing was spent.
+    """
+    named = declaration.spec.prior
+    if named is None:
+        return None
+    before = next((run for run in ledger.runs(account.name) if run.id == run_id), None)
+    if named.path is not None:
+        return PublicTable.of(named.path, declaration, before=before)
+    return earlier_release(declaration, ledger=ledger, account=account, before=before)
+
+
+def earlier_release(
+    declaration: Declaration, *, ledger: Ledger, account: Account, before: Run | None
+) -> "EarlierRelease | None":
+    """Return the release that a run starts from: the one that it is bound to or, for a new run, the newest. None if there was none.
+
+    Raises:
+        UsageError: If it is not as published, was withdrawn since, or has other columns. Nothing was spent.
+    """
+    folder = declaration.output_folder
+    if before is None:
+        made = _newest(ledger, account, folder)
+        release = None if made is None else _recorded(ledger, made, folder / str(made.release))
+    else:
+        bound = bound_to(before.claim)
+        release = None if bound is None else _bound(ledger, before, bound, folder)
+    if release is not None:
+        release.check(declaration)
+    return release
+
+
+@dataclass(frozen=True, eq=False)
+class EarlierRelease(Prior):
+    """A release of the dataset that a run starts from, not yet read.
+
+    Attributes:
+        run: The run that made it.
+        name: Its name.
+        sha256: The hash of its manifest, to which the run is bound.
+        folder: Its folder.
+        files: The files of its rows, with their hashes.
+    """
+
+    run: str
+    name: str
+    sha256: str
+    folder: AnyPath
+    files: tuple[tuple[str, str], ...]
+
+    def check(self, declaration: Declaration) -> None:
+        """Raise unless the rows have all columns that are compared. Read no row."""
+        for file, _ in self.files:
+            try:
+                with open_regular(self.folder / file) as opened:
+                    empty = pq.read_schema(opened).empty_table()
+                check_columns(Source.of(empty), declaration, name=f"release {one_line(self.name)}")
+            except (OSError, pa.ArrowException) as error:
+                refuse_store_error(self.folder, error)
+                raise self._changed(file) from None
+            except SourceError as error:
+                raise unusable(f"release {one_line(self.name)}: {error}") from None
+
+    def refuse_private(self, source: Source) -> None:
+        """Do nothing: the ledger says that these rows were published."""
+
+    def bound(self, claim: str) -> str:
+        """Return the claim of a run, bound to this release."""
+        return given_claim(claim, run=self.run, manifest_sha256=self.sha256)
+
+    def read(self, declaration: Declaration) -> PriorTable:
+        """Read the columns that can be compared with the spec's, from the very files that the ledger has recorded."""
+        columns = compared(declaration)
+        tables = [self._table(file, digest, columns) for file, digest in self.files]
+        return PriorTable(self, tuple(batch for table in tables for batch in table.to_batches()), columns)
+
+    def _table(self, file: str, digest: str, columns: tuple[str, ...]) -> pa.Table:
+        try:
+            with open_regular(self.folder / file) as opened:
+                if hashlib.file_digest(opened, "sha256").hexdigest() != digest:
+                    raise self._changed(file)
+                opened.seek(0)
+                return pq.read_table(opened, columns=list(columns))
+        except (OSError, pa.ArrowException) as error:
+            refuse_store_error(self.folder, error)
+            raise self._changed(file) from None
+
+    def _changed(self, file: str) -> UsageError:
+        return unusable(
+            f"{one_line(file)} of release {one_line(self.name)} is not what was published; restore it from a backup, see: dpflow ledger verify"
+        )
+
+    @property
+    def words(self) -> str:
+        """What it is, as text."""
+        return f"release {one_line(self.name)}"
+
+    def described(self) -> dict[str, Any]:
+        """Return what the manifest says about where the rows are from."""
+        return {"kind": KIND, "name": self.name, "run": self.run, "sha256": self.sha256}
+
+
+def _newest(ledger: Ledger, account: Account, folder: AnyPath) -> Run | None:
+    """Return the run of the newest release in a dataset's folder that is not withdrawn, by the order in which runs were reserved."""
+    withdrawn = ledger.withdrawals(account.name)
+    made = [run for run in ledger.runs(account.name) if run.state is RunState.SETTLED and run.release is not None]
+    live = sorted((run for run in made if run.id not in withdrawn), key=lambda run: -run.first)
+    with readable(folder):
+        return next((run for run in live if is_there(folder / str(run.release) / MANIFEST)), None)
+
+
+def _bound(ledger: Ledger, run: Run, bound: tuple[str, str], folder: AnyPath) -> EarlierRelease:
+    """Return the release that a run is bound to. If it was written again since, its rows are the same: they follow from its transcript."""
+    made, digest = ledger.run(bound[0]), bound[1]
+    then = f"run {run.id} has started from it and cannot go on without it, so start a new run"
+    if event := ledger.withdrawals(run.account).get(made.id):
+        raise UsageError(f"{notice_of(event, ledger=ledger.identity()).sentence}; {then}")
+    release = folder / str(made.release)
+    with readable(folder):
+        there = is_there(release / MANIFEST)
+    if not there:
+        raise UsageError(
+            f"the release of run {made.id} is not at {one_line(release)}; restore it from a backup, or let that run write it again with "
+            f"--resume {made.id}; {then.replace('so start', 'or start')}"
+        )
+    found = _recorded(ledger, made, release)
+    return EarlierRelease(found.run, found.name, digest, found.folder, found.files)
+
+
+def _recorded(ledger: Ledger, run: Run, release: AnyPath) -> EarlierRelease:
+    """Return a release that is in its place, by its manifest as the ledger has recorded it."""
+    try:
+        written = read_manifest(release / MANIFEST)
+    except OSError as error:
+        refuse_store_error(release, error)
+        written = b""
+    digest = hashlib.sha256(written).hexdigest()
+    if digest not in ledger.manifests_of(run.id):
+        raise unusable(
+            f"{MANIFEST} of release {one_line(release.name)} is not what the ledger has recorded; restore it from a backup, see: dpflow ledger verify"
+        )
+    listed = listed_files(json.loads(written))
+    rows = tuple((name, each.sha256) for name, each in listed.items() if name.startswith("data/"))
+    return EarlierRelease(run.id, release.name, digest, release, rows)

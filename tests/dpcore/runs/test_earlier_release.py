@@ -1,0 +1,415 @@
+"""`prior: latest`: a release that starts from the dataset's newest one, and promises what it adds to that one."""
+
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from benchmarks.coverage_releases import seeded
+from dpcore import Session, open_release, synthesize
+from dpcore.answers import replicates
+from dpcore.cli.main import main
+from dpcore.errors import LedgerDamaged, UsageError
+from dpcore.ledger import EventKind, Ledger, Run, open_ledger
+from dpcore.release.manifest import Manifest
+from dpcore.release.verification import verify_release
+from dpcore.reporting.given import Given, bound_to
+from dpcore.reporting.overview import overview
+from dpcore.runs import publication
+from dpcore.spec import load_spec
+from dpcore.steward.releases import withdraw_release
+from dpcore.steward.verify import verify_ledger
+from tests.dpcore.runs.test_prior import manifest_of, people, prepare
+
+LATEST = ("prior: {path: public.parquet}", "prior: latest")
+NONE = ("prior: {path: public.parquet}\n", "")
+
+
+def ready(folder: Path, *, prior: tuple[str, str] = LATEST, strategy: str = "mwem") -> Path:
+    """Write a spec with this prior and a private table, open an account, and return the spec."""
+    spec = prepare(folder, strategy)
+    (folder / "public.parquet").unlink()
+    spec.write_text(spec.read_text("utf-8").replace(*prior), encoding="utf-8")
+    return spec
+
+
+def make(spec: Path, run_id: str, *, seed: int = 5, resume: bool = False) -> Path:
+    with chdir(spec.parent), seeded(seed):
+        return Path(synthesize(spec, run_id=run_id, resume=resume).release).resolve()
+
+
+def in_ledger(folder: Path) -> dict[str, Run]:
+    with chdir(folder), open_ledger() as ledger:
+        return {run.id: run for run in ledger.runs("people")}
+
+
+def interrupt(spec: Path, run_id: str, *, at: int = 6) -> None:
+    """Begin a run, and end it as a killed process would."""
+    commit, calls = Ledger.commit, []
+
+    def interrupted(ledger: Ledger, *arguments: Any, **named: Any) -> Any:
+        calls.append(1)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        return commit(ledger, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "commit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            make(spec, run_id)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_replicates() -> Iterator[None]:
+    """Fit few replicates: no test here asks for an interval."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replicates, "REPLICATES", 2)
+        yield
+
+
+@pytest.fixture(scope="module", params=["mwem", "adaptive"])
+def two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """A spec and two releases of it, the second of which starts from the first."""
+    spec = ready(tmp_path_factory.mktemp("latest"), strategy=request.param)
+    return spec, make(spec, "first", seed=5), make(spec, "second", seed=6)
+
+
+@pytest.fixture
+def copied(two: tuple[Path, Path, Path], tmp_path: Path) -> Path:
+    """A copy of their folder, which a test may change."""
+    shutil.copytree(two[0].parent, tmp_path / "copy", symlinks=True)
+    return tmp_path / "copy" / "spec.yaml"
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.INFO, logger="dpcore.progress"):
+        yield caplog
+
+
+def given_first(first: Path) -> dict[str, str]:
+    (digest,) = [line.split()[0] for line in (first / "SHA256SUMS").read_text().splitlines() if "manifest.json" in line]
+    return {"run": "first", "release": first.name, "manifest_sha256": digest}
+
+
+def test_the_first_release_starts_from_equal_weights_and_says_so(two: tuple[Path, Path, Path]) -> None:
+    spec, first, _ = two
+    manifest = manifest_of(first)
+    assert manifest["prior"] == {"kind": "earlier release", "name": None, "used": False}
+    assert manifest["privacy"]["given"] == []
+    assert "made with" not in manifest["privacy"]["guarantee"]
+    assert not (first / "start.parquet").exists()
+    assert bound_to(in_ledger(spec.parent)["first"].claim) is None
+
+
+def test_the_second_release_starts_from_the_rows_of_the_first(two: tuple[Path, Path, Path]) -> None:
+    spec, first, second = two
+    manifest, expected = manifest_of(second), given_first(first)
+    said = manifest["prior"]
+    assert (said["kind"], said["name"], said["run"]) == ("earlier release", first.name, "first")
+    assert said["sha256"] == expected["manifest_sha256"]
+    assert said["rows"] == manifest_of(first)["rows"]
+    assert said["used"]
+    (warning,) = (each for each in manifest["warnings"] if "intervals do not count the errors of that start" in each)
+    assert warning.startswith(f"the weights have started from release {first.name}")
+    assert not any("have started from" in each for each in manifest_of(first)["warnings"])
+    assert (second / "start.parquet").exists()
+    assert open_release(second).start.functions
+    assert bound_to(in_ledger(spec.parent)["second"].claim) == ("first", expected["manifest_sha256"])
+    Manifest.model_validate(manifest)
+
+
+def test_the_statement_says_what_the_promise_is_about(two: tuple[Path, Path, Path]) -> None:
+    _, first, second = two
+    privacy, before = manifest_of(second)["privacy"], manifest_of(first)["privacy"]
+    assert privacy["given"] == [given_first(first)]
+    assert (privacy["epsilon"], privacy["delta"], privacy["rho"]) == (before["epsilon"], before["delta"], before["rho"])
+    sentence = (
+        f"It was made with release {first.name}, which was published before. The promise is about what it adds to that release; what all "
+        "releases reveal together is the total of account people, which its ledger states."
+    )
+    assert sentence in privacy["guarantee"]
+    card = (second / "card.html").read_text(encoding="utf-8")
+    assert sentence in card
+    assert "This promise covers what this release adds to the one it was made with." in card
+    assert "This promise covers this release alone." in (first / "card.html").read_text(encoding="utf-8")
+    schema = pq.read_schema(second / "data" / "part-00000.parquet")
+    footer = json.loads(schema.metadata[b"dpflow"])
+    assert footer["given"] == privacy["given"]
+    assert not verify_release(second).problems
+
+
+def test_the_ledger_agrees_and_shows_it(two: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    spec, first, _ = two
+    with chdir(spec.parent):
+        verify_ledger()
+        with open_ledger() as ledger:
+            (found,) = overview(ledger, "people").accounts
+        assert main(["ledger", "show", "people"], runner=None) == 0  # type: ignore[arg-type]
+        shown = capsys.readouterr().out
+        assert main(["ledger", "export", "people", "--to", "exported"], runner=None) == 0  # type: ignore[arg-type]
+    assert [item.given for item in found.runs] == [(), (Given(**given_first(first)),)]
+    assert f"starts from {first.name}" in shown
+    assert "a release that starts from an earlier one promises what it adds to that one" in shown
+    page = next((spec.parent / "exported").glob("*.md")).read_text(encoding="utf-8")
+    assert f"→ `{first.name}`" in page
+
+
+def test_a_statement_without_the_earlier_release_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = ready(tmp_path)
+    make(spec, "first")
+    with monkeypatch.context() as patch:
+        patch.setattr(publication, "given_to", lambda *_: ())  # the planted bug
+        make(spec, "second")
+    assert bound_to(in_ledger(tmp_path)["second"].claim) is not None
+    with (
+        chdir(tmp_path),
+        pytest.raises(LedgerDamaged, match="states other earlier releases than its run has started from"),
+    ):
+        verify_ledger()
+
+
+def test_a_statement_with_an_invented_earlier_release_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = ready(tmp_path, prior=NONE)
+    invented = (Given("first", "elsewhere", 64 * "0"),)
+    monkeypatch.setattr(publication, "given_to", lambda *_: invented)  # it would lower what the release promises
+    make(spec, "first")
+    with (
+        chdir(tmp_path),
+        pytest.raises(LedgerDamaged, match="states other earlier releases than its run has started from"),
+    ):
+        verify_ledger()
+
+
+def charges(folder: Path, run_id: str) -> list[tuple[str, int]]:
+    with chdir(folder), open_ledger() as ledger:
+        events = [
+            event for event in ledger.history("people") if event.run == run_id and event.kind is EventKind.CHARGED
+        ]
+        return [(event.details["step"], event.details["amount"]) for event in events]
+
+
+def test_it_charges_exactly_what_a_run_without_a_prior_charges(two: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    spec, _, _ = two
+    strategy = load_spec(spec).strategy.name
+    plain = ready(tmp_path, prior=NONE, strategy=strategy)
+    make(plain, "second", seed=6)
+    with_prior, without = in_ledger(spec.parent)["second"], in_ledger(tmp_path)["second"]
+    assert with_prior.reserved == without.reserved
+    if strategy == "mwem":  # `adaptive` chooses its prices by what it has seen, within the same reservation
+        assert charges(spec.parent, "second") == charges(tmp_path, "second")
+
+
+def test_it_reads_the_published_rows_of_the_earlier_release_and_nothing_else(
+    copied: Path, two: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = pd.read_parquet(two[2] / "data")
+    release, again = (
+        copied.parent / "releases" / "people" / two[1].name,
+        copied.parent / "releases" / "people" / two[2].name,
+    )
+    for path in release.iterdir():
+        if path.name not in {"manifest.json", "data"}:
+            path.unlink()
+    shutil.rmtree(again)
+    operation, asked = Ledger.operation, set()
+
+    def recorded(ledger: Ledger, run_id: str, step: str) -> Any:
+        asked.add(run_id)
+        return operation(ledger, run_id, step)
+
+    people(10, seed=9).to_parquet(
+        copied.parent / "private.parquet", index=False
+    )  # a replay needs only the own transcript
+    monkeypatch.setattr(Ledger, "operation", recorded)
+    make(copied, "second", resume=True)
+    assert asked == {"second"}
+    pd.testing.assert_frame_equal(pd.read_parquet(again / "data"), expected)
+
+
+def test_a_resumed_run_starts_from_its_own_release_and_not_from_a_newer_one(tmp_path: Path) -> None:
+    spec = ready(tmp_path)
+    first = make(spec, "first")
+    interrupt(spec, "second")
+    third = make(spec, "third")
+    second = make(spec, "second", resume=True)
+    assert [manifest_of(each)["prior"]["name"] for each in (second, third)] == [first.name, first.name]
+    assert manifest_of(make(spec, "fourth"))["prior"]["name"] == third.name  # reserved last of those that are settled
+    with chdir(tmp_path):
+        verify_ledger()
+
+
+def test_a_resumed_first_run_stays_without_one(tmp_path: Path) -> None:
+    spec = ready(tmp_path)
+    interrupt(spec, "first")
+    make(spec, "second")
+    assert manifest_of(make(spec, "first", resume=True))["prior"]["name"] is None
+
+
+def test_a_withdrawn_release_is_passed_over(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
+    spec = ready(tmp_path)
+    first, second = make(spec, "first"), make(spec, "second")
+    interrupt(spec, "third")
+    with chdir(tmp_path):
+        told.clear()
+        withdraw_release(str(first), reason="a mistake")
+        assert f"release {second.name} has started from this one" in told.text
+        told.clear()
+        withdraw_release(str(second), reason="another")
+        assert "run third starts from this release and cannot go on without it" in told.text
+        with pytest.raises(UsageError, match=r"was withdrawn on .*: another; run third has started from it"):
+            make(spec, "third", resume=True)
+        verify_ledger()
+    assert manifest_of(make(spec, "fourth"))["prior"]["name"] is None
+
+
+def test_retention_keeps_what_an_open_run_starts_from(tmp_path: Path) -> None:
+    spec = ready(tmp_path)
+    spec.write_text(spec.read_text("utf-8") + "output: {keep: 1}\n", encoding="utf-8")
+    first = make(spec, "first")
+    interrupt(spec, "second")
+    make(spec, "third")
+    make(spec, "fourth")
+    assert (first / "data" / "part-00000.parquet").exists()
+    assert manifest_of(make(spec, "second", resume=True))["prior"]["name"] == first.name
+    assert not (first / "data").exists()
+
+
+def lost(release: Path) -> None:
+    shutil.rmtree(release)
+
+
+def edited(release: Path) -> None:
+    manifest = release / "manifest.json"
+    manifest.write_text(manifest.read_text("utf-8").replace('"rows"', '"rows" '), encoding="utf-8")
+
+
+def other_rows(release: Path) -> None:
+    people(100, seed=9).to_parquet(release / "data" / "part-00000.parquet", index=False)
+
+
+def no_rows(release: Path) -> None:
+    (release / "data" / "part-00000.parquet").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (edited, "is not what the ledger has recorded"),
+        (other_rows, "is not what was published"),
+        (no_rows, "is not what was published"),
+    ],
+)
+def test_a_release_that_was_changed_is_refused_and_nothing_is_spent(
+    tmp_path: Path, damage: Callable[[Path], None], sentence: str
+) -> None:
+    spec = ready(tmp_path)
+    damage(make(spec, "first"))
+    with pytest.raises(UsageError, match=sentence) as caught:
+        make(spec, "second")
+    assert "\n" not in str(caught.value)
+    assert set(in_ledger(tmp_path)) == {"first"}
+
+
+def test_a_bound_release_that_is_gone_can_be_written_again(tmp_path: Path) -> None:
+    spec = ready(tmp_path)
+    first = make(spec, "first")
+    interrupt(spec, "second")
+    before = manifest_of(first)
+    lost(first)
+    with pytest.raises(UsageError, match=r"the release of run first is not at .*--resume first"):
+        make(spec, "second", resume=True)
+    make(spec, "first", resume=True)
+    second = manifest_of(make(spec, "second", resume=True))
+    assert manifest_of(first)["created"] >= before["created"]
+    assert second["prior"]["name"] == first.name
+    with chdir(tmp_path):
+        verify_ledger()  # the run is bound to the manifest that was there first, which the ledger has recorded
+
+
+def test_other_columns_are_one_sentence_and_nothing_is_spent(tmp_path: Path) -> None:
+    spec = ready(tmp_path)
+    first = make(spec, "first")
+    people(300, seed=1).assign(town="x").to_parquet(tmp_path / "private.parquet", index=False)
+    changed = yaml.safe_load(spec.read_text("utf-8"))
+    changed["universe"]["town"] = {"type": "categorical", "values": ["x", "y"]}
+    spec.write_text(yaml.safe_dump(changed, sort_keys=False), encoding="utf-8")
+    with pytest.raises(
+        UsageError, match=rf"release {first.name} must have each column of the universe once, but not so 'town'"
+    ):
+        make(spec, "second")
+    assert set(in_ledger(tmp_path)) == {"first"}
+
+
+def test_the_long_form_means_the_same(tmp_path: Path) -> None:
+    short = load_spec(ready(tmp_path))
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(spec.read_text("utf-8").replace("prior: latest", "prior: {release: latest}"), encoding="utf-8")
+    assert load_spec(spec).digest == short.digest
+    assert short.spec.prior is not None
+    assert short.spec.prior.release == "latest"
+
+
+def test_the_plan_and_the_run_say_what_they_start_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], told: pytest.LogCaptureFixture
+) -> None:
+    spec = ready(tmp_path)
+    with chdir(tmp_path):
+        assert main(["plan", "spec.yaml"], runner=None) == 0  # type: ignore[arg-type]
+        assert "starts     from equal weights: the dataset has no release yet" in capsys.readouterr().out
+        first = make(spec, "first")
+        assert "the weights start from equal ones: the dataset has no release yet" in told.text
+        assert main(["plan", "spec.yaml"], runner=None) == 0  # type: ignore[arg-type]
+        assert f"starts     from release {first.name}" in capsys.readouterr().out
+        make(spec, "second")
+        assert f"the weights start from release {first.name}" in told.text
+
+
+def test_a_release_of_a_session_keeps_what_its_first_release_was_given(tmp_path: Path) -> None:
+    spec = ready(tmp_path)
+    first = make(spec, "first")
+    people(3000, seed=8).to_parquet(
+        tmp_path / "private.parquet", index=False
+    )  # so the session buys a release of its own
+    with chdir(tmp_path), seeded(9):
+        with Session.open(spec, session="s") as session:
+            published = session.release()
+        privacy = manifest_of(Path(published["release"]))["privacy"]
+        verify_ledger()
+    assert privacy["given"] == [given_first(first)]
+    assert f"It was made with release {first.name}" in privacy["guarantee"]
+    assert privacy["earlier"] == ["s-first", "s"]
+
+
+ABOUT = """\
+about:
+  title: People
+  description: The people of a town.
+  curators: [Office]
+  intended_use: Tests.
+  region: Nowhere
+  authors: [Somebody]
+"""
+
+
+def test_the_entry_for_the_registry_says_it_too(tmp_path: Path) -> None:
+    spec = ready(tmp_path)
+    spec.write_text(spec.read_text("utf-8") + ABOUT, encoding="utf-8")
+    first, second = make(spec, "first"), make(spec, "second")
+    said = [
+        yaml.safe_load((each / "deployment.yaml").read_text("utf-8"))["deployment"]["privacy_loss"][
+            "privacy_parameters_description"
+        ]
+        for each in (first, second)
+    ]
+    assert said[0].endswith("This is the promise of this release alone.")
+    assert f"made with release {first.name}" in said[1]
+    assert "this release alone" not in said[1]
