@@ -72,8 +72,8 @@ def paying_account(ledger: Ledger, declaration: Declaration) -> Account:
         kind = "pure epsilon, with delta 0" if pure else f"{account.currency}, with a delta above 0"
         told = f"the spec says `delta: {spec.privacy.delta:g}`, but account {account.name} is kept in {kind}"
         raise _other_terms(told, declaration, names=names)
-    if told := _other_blocks(account, declaration.calendar):
-        raise _other_terms(told, declaration, names=names)
+    if other := _other_blocks(account, declaration.calendar):
+        raise _other_terms(other, declaration, names=names)
     return account
 
 

@@ -48,7 +48,10 @@ def test_an_account_that_is_missing_in_a_ledger_is_opened_likewise(workspace: Wo
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (("unit: person, max_rows_per_unit: 2", "unit: row"), "says `unit: row`, but account visits was opened with person"),
+        (
+            ("unit: person, max_rows_per_unit: 2", "unit: row"),
+            "says `unit: row`, but account visits was opened with person",
+        ),
         (REPLACED, "says `neighbours: replace-one`, but account visits was opened with add-remove"),
         (("delta: 1e-9", "delta: 0"), "says `delta: 0`, but account visits is kept in zcdp"),
         (BLOCKS, "divides the table by month of day, but account visits is kept without blocks"),
