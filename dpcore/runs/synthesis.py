@@ -232,7 +232,11 @@ class Synthesis:
         self._stages.limit(
             replace(granted, plan=plan, reading=None if reading is None else reading.limited(limited)), chosen
         )
-        progress.info("at most %d rows of each %s count, %s", chosen.rows, limited.protection.unit, chosen.words)
+        one = chosen.rows == 1
+        most = (
+            f"{chosen.rows:,} row{'' if one else 's'} of each {limited.protection.unit} {'counts' if one else 'count'}"
+        )
+        progress.info("at most %s, %s", most, chosen.words)
         if reading is not None:
             self._warn(limited, self.requested())
 
