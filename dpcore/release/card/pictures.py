@@ -73,8 +73,10 @@ def _numbers(portrait: Portrait) -> str:
     columns = [each.table for each in portrait.columns]
     parts = [f"Of {len(columns):,} columns, {_by_rating(columns)}"]
     if portrait.pairs:
-        asked = {each.columns for each in portrait.tables}
-        others = sum(each.table.columns not in asked for each in portrait.pairs)
+        asked = [{*each.columns} for each in portrait.tables] + [{*each} for each in portrait.left_out]
+        others = sum(
+            not any(asked_for.issuperset(each.table.columns) for asked_for in asked) for each in portrait.pairs
+        )
         also = f", including {others:,} that the release was not made for" if others else ""
         parts.append(
             f"of {len(portrait.pairs):,} pairs of columns{also}, {_by_rating([each.table for each in portrait.pairs])}"
