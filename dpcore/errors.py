@@ -24,6 +24,10 @@ class UsageError(DpflowError):
     exit_code = 2
 
 
+class NoLedger(UsageError):  # noqa: N818  names what was found
+    """There is no ledger yet at the place where one was looked for."""
+
+
 class RunHeld(UsageError):  # noqa: N818  names what was found
     """Another worker, which may be alive, holds the run. The message says when the run can be taken over."""
 

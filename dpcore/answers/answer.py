@@ -41,9 +41,10 @@ def answer(release: "str | Path | Release | Series", query: str, *, level: float
         level: The probability that an interval contains the number that the private table would give.
 
     Returns:
-        A row for each group, including those in which no rows are expected. Beside each number `x` there are the ends of its interval,
+        A row for each group that `where` allows, including those in which no rows are expected. Beside each number `x` there are the ends of its interval,
         `x_low` and `x_high`, and `x_basis`: `measured`, `model`, or `guess` if no measurement connects its columns. Of a series,
-        `attrs["releases"]` names the releases that were read, and `attrs["missing_blocks"]` the blocks that none of them covers.
+        `attrs["releases"]` names the releases that were read, and `attrs["missing_blocks"]` the blocks that none of them covers. If only some
+        rows of each unit count, `attrs["limit"]` says so.
 
     Raises:
         DpflowError: If the folder holds no release, or the question cannot be answered. The message says what to do.
@@ -58,7 +59,9 @@ def answer(release: "str | Path | Release | Series", query: str, *, level: float
     checked_level(level)
     if opened not in _opened:
         _opened[opened] = Intervals(opened)
-    return frame_of(*_opened[opened].of(parsed, level=level))
+    frame = frame_of(*_opened[opened].of(parsed, level=level))
+    frame.attrs |= {"limit": opened.limit} if opened.limit else {}
+    return frame
 
 
 def frame_of(prepared: Prepared, found: Mapping[Number, Interval]) -> pd.DataFrame:
@@ -74,6 +77,9 @@ class Asked(Protocol):
 
     @property
     def groups(self) -> int: ...  # noqa: D102
+
+    @property
+    def possible(self) -> npt.NDArray[np.bool_]: ...  # noqa: D102
 
     def is_moment(self, column: int) -> bool: ...  # noqa: D102
 
@@ -147,7 +153,7 @@ def shown_groups(prepared: Asked, numbers: Numbers, keys: Sequence[Sequence[Any]
     """Return the groups that a query shows, in their order."""
     query = prepared.query
     truth = _filtered(query.having, numbers, keys, prepared.groups)
-    rows = [int(row) for row in np.flatnonzero(truth == 2)]
+    rows = [int(row) for row in np.flatnonzero((truth == 2) & prepared.possible)]
     for order in reversed(query.order):
         values = _side(order.by, numbers, keys)
         rows = _sorted(rows, values, order)

@@ -1,6 +1,8 @@
 """The distribution of one column with intervals: a few bars, each a count of some of the column's cells."""
 
 import math
+import re
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,13 +11,26 @@ from dpcore.answers.intervals import Intervals
 from dpcore.answers.query import Among, Cells, Condition, IsNull, Output, Query, Term
 from dpcore.answers.query import Count as Counted
 from dpcore.reporting.count import Count
-from dpcore.universe import Attribute, Universe
+from dpcore.universe import Attribute, Date, Datetime, Integer, Universe
 from dpcore.universe.spread import category_values, null_codes
 from dpcore.universe.spreading import spread_of
 
 MOST_BARS, MOST_CATEGORIES = 20, 10
 
-Bar = tuple[str, Condition]
+WIDER = 1.5
+"""If a bar's interval is so many times as wide as another's, the bars are unequal, and the reader is told."""
+
+_LARGE = re.compile(r"-?\d{5,}(\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar: its label, which rows it counts, and its first and last value; the same if it has one value or no order."""
+
+    label: str
+    condition: Condition
+    first: str
+    last: str
 
 
 def column_counts(intervals: Intervals, universe: Universe, found: CountErrors) -> tuple[Count, ...]:
@@ -32,28 +47,57 @@ def column_counts(intervals: Intervals, universe: Universe, found: CountErrors) 
     bars = _ordered_bars(axis, attribute) if attribute.ordered else _category_bars(axis, attribute, rows)
     nulls = null_codes(attribute)
     if nulls:
-        bars.append((", ".join(attribute.labels[code] for code in nulls), IsNull(Term(axis))))
-    query = Query(tuple(Output(label, Counted(condition)) for label, condition in bars))
+        bars.append(_single(", ".join(attribute.labels[code] for code in nulls), IsNull(Term(axis))))
+    query = Query(tuple(Output(bar.label, Counted(bar.condition)) for bar in bars))
     _, answered = intervals.of(query, level=LEVEL)
     counts = []
-    for at, (label, condition) in enumerate(bars):
-        each = answered[Counted(condition)]
+    for at, bar in enumerate(bars):
+        each = answered[Counted(bar.condition)]
         value, low, high = (float(end[0]) for end in (each.value, each.low, each.high))
-        counts.append(Count(label, value, low, high, apart=bool(nulls) and at == len(bars) - 1))
+        apart = bool(nulls) and at == len(bars) - 1
+        counts.append(Count(bar.label, value, low, high, apart=apart, first=bar.first, last=bar.last))
     return tuple(counts)
 
 
-def _ordered_bars(axis: int, attribute: Attribute) -> list[Bar]:
-    edges, cells = spread_of(attribute).edges, attribute.cells
+def is_unequal(attribute: Attribute) -> bool:
+    """Return whether some bars of a column cover much wider intervals than others. The last one may be narrower."""
+    if not attribute.ordered:
+        return False
+    edges = spread_of(attribute).edges
+    widths = [(edges[last + 1] - edges[first]) / (edges[1] - edges[0]) for first, last in _grouped_cells(attribute)]
+    return len(widths) > 1 and bool(max(widths) > WIDER * min(widths[:-1]))
+
+
+def cells_words(attribute: Attribute) -> str:
+    """Return what the cells of a column are: values, intervals of numbers, or periods.
+
+    >>> cells_words(Integer(minimum=0, maximum=9)), cells_words(Integer(minimum=0, maximum=9, width=5))
+    ('10 values', '2 intervals')
+    """
+    labels = attribute.labels
+    several = attribute.ordered and any(label.startswith("[") or " to " in label for label in labels)
+    what = "interval" if several else "period" if isinstance(attribute, Date | Datetime) else "value"
+    return f"{len(labels):,} {what}{'' if len(labels) == 1 else 's'}"
+
+
+def _grouped_cells(attribute: Attribute) -> list[tuple[int, int]]:
+    """Return the first and the last cell of each bar of an ordered column."""
+    cells = attribute.cells
     each = math.ceil(cells / MOST_BARS)
+    return [(first, min(first + each, cells) - 1) for first in range(0, cells, each)]
+
+
+def _ordered_bars(axis: int, attribute: Attribute) -> list[Bar]:
+    edges, labels, term = spread_of(attribute).edges, attribute.labels, Term(axis, Cells())
     bars: list[Bar] = []
-    for first in range(0, cells, each):
-        last = min(first + each, cells) - 1
-        term = Term(axis, Cells())
-        bars.append(
-            (range_label(attribute.labels[first], attribute.labels[last]), Among(term, edges[first : last + 1]))
-        )
+    for first, last in _grouped_cells(attribute):
+        ends = _ends(attribute, labels[first], labels[last])
+        bars.append(Bar(_range(*ends), Among(term, edges[first : last + 1]), *ends))
     return bars
+
+
+def _single(label: str, condition: Condition) -> Bar:
+    return Bar(label, condition, label, label)
 
 
 def _category_bars(axis: int, attribute: Attribute, rows: dict[int, float]) -> list[Bar]:
@@ -64,28 +108,50 @@ def _category_bars(axis: int, attribute: Attribute, rows: dict[int, float]) -> l
         shown, rest = [code for code in codes if code in largest], [code for code in codes if code not in largest]
     else:
         shown, rest = codes, []
-    bars: list[Bar] = [(attribute.labels[code], Among(Term(axis), (values[code],))) for code in shown]
+    bars = [_single(attribute.labels[code], Among(Term(axis), (values[code],))) for code in shown]
     if rest:
-        bars.append((f"{len(rest):,} others", Among(Term(axis), tuple(values[code] for code in rest))))
+        bars.append(_single(f"{len(rest):,} others", Among(Term(axis), tuple(values[code] for code in rest))))
     return bars
 
 
-def range_label(first: str, last: str) -> str:
-    """Return the label of neighbouring cells, by the labels of the first and the last of them.
+def range_label(attribute: Attribute, first: str, last: str) -> str:
+    """Return the label of neighbouring cells, by the labels of the first and the last of them. Whole numbers include both ends.
 
-    >>> range_label("17", "20"), range_label("[0, 20)", "[40, 60)"), range_label("2025-Q1", "2025-Q1")
-    ('17 to 20', '0 to 60', '2025-Q1')
+    >>> ages = Integer(minimum=0, maximum=99, width=20)
+    >>> range_label(ages, "[0, 20)", "[40, 60)")
+    '0 to 59'
     """
-    low, high = first.strip("[)]").split(", ")[0], last.strip("[)]").split(", ")[-1]
-    return low if low == high else f"{low} to {high}"
+    return _range(*_ends(attribute, first, last))
+
+
+def _range(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last}"
+
+
+def _ends(attribute: Attribute, first: str, last: str) -> tuple[str, str]:
+    """Return the first and the last value of neighbouring cells, by their labels."""
+    low, high = (re.split(", | to ", label.strip("[)]")) for label in (first, last))
+    end = high[-1]
+    if isinstance(attribute, Integer) and last.endswith(")"):
+        end = str(int(end) - 1)
+    return _with_commas(low[0]), _with_commas(end)
+
+
+def _with_commas(text: str) -> str:
+    """Return a number with separators from 10,000 on: a year has none. All else stays as it is."""
+    if not _LARGE.fullmatch(text):
+        return text
+    whole, point, digits = text.partition(".")
+    return f"{int(whole):,}{point}{digits}"
 
 
 def cell_label(universe: Universe, found: CountErrors, at: int) -> str:
-    """Return the values of one count, such as `sex F, age 20 to 40`."""
+    """Return the values of one count, such as `sex F, age 20 to 39`."""
     places = np.unravel_index(at, [len(each) for each in found.cells])
     parts = []
     for axis, cells, place in zip(found.axes, found.cells, places, strict=True):
         name = universe.names[axis]
-        label = universe.attributes[name].labels[int(cells[place])]
-        parts.append(f"{name} {range_label(label, label) if universe.attributes[name].ordered else label}")
+        attribute = universe.attributes[name]
+        label = attribute.labels[int(cells[place])]
+        parts.append(f"{name} {range_label(attribute, label, label) if attribute.ordered else label}")
     return ", ".join(parts)

@@ -231,11 +231,28 @@ class Prepared:
         axes = tuple(sorted(concerned))
         columns = tuple(map(self.column, axes))
         self._refuse_too_many(axes, columns)
-        truth = self._truth(All(tuple(conditions)), axes)
+        truth, group = self._truth(All(tuple(conditions)), axes), self._group(axes)
+        return Form(axes, tuple(map(self.seen, axes)), truth == 2, group, self.groups, value)
+
+    def _group(self, axes: Axes) -> npt.NDArray[np.int64]:
+        """Return the group of each combination of pieces, broadcast over the axes."""
         group = np.zeros([1] * len(axes), dtype=np.int64)
         for key, keys in zip(self.query.keys, self.keys, strict=True):
             group = group * len(keys.values) + self.along(keys.of_piece, axes, key.term.column)
-        return Form(axes, tuple(map(self.seen, axes)), truth == 2, group, self.groups, value)
+        return group
+
+    @cached_property
+    def possible(self) -> npt.NDArray[np.bool_]:
+        """Which groups can have rows, by `where` and by what groups are: a condition on a key excludes groups. Without keys, the one group can."""
+        if not self.query.keys:
+            return np.ones(1, dtype=np.bool_)
+        concerned = {term.column for term in terms(self.query.where)} | {key.term.column for key in self.query.keys}
+        axes = tuple(sorted(concerned))
+        group, holds = self._group(axes), self._truth(self.query.where, axes) == 2
+        others = tuple(axis for axis, size in enumerate(group.shape) if size == 1)
+        found = np.zeros(self.groups, dtype=np.bool_)
+        found[group[np.broadcast_to(holds.any(axis=others, keepdims=True), group.shape)]] = True
+        return found
 
     def along(self, values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any]:
         """Shape an array over a column's pieces so that it broadcasts over some columns."""

@@ -83,6 +83,7 @@ class Intervals:
         self._total = self._known.model.total
         self._constrained = bool(release.zeros.possible)
         self.ensemble = Ensemble(release, self._known)
+        self.limit = release.limit
 
     def of(self, query: Query, *, level: float) -> tuple[Prepared, dict[Number, Interval]]:
         """Return a query made ready, and the interval of every number of it.

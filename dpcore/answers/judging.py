@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dpcore.answers.distributions import cell_label, column_counts
+from dpcore.answers.distributions import cell_label, cells_words, column_counts, is_unequal
 from dpcore.answers.errors import (
     LEVEL,
     MOST_CELLS,
@@ -55,6 +55,8 @@ def judge(release: Release, workload: Workload) -> Judgement:
                 tables[axes],
                 column_counts(intervals, universe, found[axes]),
                 ordered=universe.attributes[names[axes[0]]].ordered,
+                cells=cells_words(universe.attributes[names[axes[0]]]),
+                unequal=is_unequal(universe.attributes[names[axes[0]]]),
             )
             for axes in pictures
         ),

@@ -65,6 +65,16 @@ class Release:
         return str(self.manifest["dataset"])
 
     @property
+    def limit(self) -> str | None:
+        """Say which rows count if a limit on the rows of a unit has left some out; None if all rows count."""
+        privacy = self.manifest.get("privacy") or {"unit": "row"}
+        if privacy["unit"] == "row":
+            return None
+        unit, most = one_line(privacy["unit"]), int(privacy["max_rows_per_unit"])
+        each = " in each release" if self.manifest.get("parts") else ""
+        return f"at most {most:,} row{'' if most == 1 else 's'} of each {unit} {'counts' if most == 1 else 'count'}{each}, chosen at random"
+
+    @property
     def local_folder(self) -> Path:
         """The folder, if it is on this machine.
 

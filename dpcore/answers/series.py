@@ -120,6 +120,8 @@ class Series:
             "releases": [each.folder.name for each in choice.members],
             "missing_blocks": list(choice.missing),
         }
+        limits = {limit for _, _, each in divided if (limit := self._intervals(each).limit)}
+        frame.attrs |= {"limit": "; ".join(sorted(limits))} if limits else {}
         return frame
 
     def _intervals(self, members: Sequence[Member]) -> Intervals:

@@ -37,6 +37,7 @@ class _Stack:
 
     query: Query
     groups: int
+    possible: npt.NDArray[np.bool_]
     first: Prepared
 
     def is_moment(self, column: int) -> bool:
@@ -68,7 +69,8 @@ def stacked_frame(query: Query, parts: Sequence[Part], *, position: int) -> pd.D
     numbers = [_own_numbers(query, part) for part in parts]
     found = {number: _joined([own[number] for own in numbers], order) for number in query.numbers()}
     highs = _columns(query, parts, position, end=1)
-    stack = _Stack(query, len(order), parts[0].prepared)
+    possible = np.concatenate([part.prepared.possible for part in parts])[order]
+    stack = _Stack(query, len(order), possible, parts[0].prepared)
     return framed(
         stack,
         found,

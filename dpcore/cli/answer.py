@@ -55,7 +55,10 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 def _answer(arguments: argparse.Namespace) -> Answer:
     from dpcore.answers.answer import answer  # noqa: PLC0415  other verbs start faster without it
 
-    rows, text = rows_of(answer(arguments.release, arguments.query, level=arguments.level))
+    frame = answer(arguments.release, arguments.query, level=arguments.level)
+    rows, text = rows_of(frame)
+    if limit := frame.attrs.get("limit"):
+        text += f"\n\n{limit[0].upper()}{limit[1:]}."
     return Rows({"rows": rows}, text)
 
 

@@ -46,7 +46,9 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 def _init(arguments: argparse.Namespace) -> Answer:
     name: str = arguments.dataset
     if not re.fullmatch(NAME, name):
-        raise UsageError(f"{name!r} is not a valid dataset name; use letters, digits, dots, dashes and underscores")
+        raise UsageError(
+            f"{name!r} is not a valid dataset name; use the letters a to z and A to Z, digits, dots, dashes and underscores"
+        )
     path = Path(f"{name}.yaml")
     if not arguments.sources:
         _refuse_options(arguments)

@@ -30,7 +30,7 @@ def open_account(arguments: argparse.Namespace) -> Answer:
         )
     if not re.fullmatch(NAME, arguments.account):
         raise UsageError(
-            "an account has the name of its specs' dataset: use letters, digits, dots, dashes and underscores"
+            "an account has the name of its specs' dataset: use the letters a to z and A to Z, digits, dots, dashes and underscores"
         )
     wanted = None if arguments.currency is None else Currency(arguments.currency)
     if wanted is Currency.PURE and delta:

@@ -4,6 +4,7 @@ import argparse
 import json
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -69,8 +70,7 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
         # Inside a partly written JSON answer an error object would only garble it. The answer stays unfinished; stderr says why.
         return _refuse(error, as_json=arguments.json and not begun, used=_used(opened))
     except KeyboardInterrupt:
-        hint = "; finished measurements are kept: resume with dpflow run SPEC --resume RUN, with the run id above"
-        print(f"interrupted{hint if 'resume' in arguments else ''}", file=sys.stderr)  # noqa: T201
+        print(f"interrupted{_resuming(arguments) if 'resume' in arguments else ''}", file=sys.stderr)  # noqa: T201
         return 130
     except BrokenPipeError:
         # The reader is gone, so the final flush must not fail.
@@ -85,6 +85,16 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
             as_json=arguments.json and not begun,
         )
     return result.exit_code
+
+
+def _resuming(arguments: argparse.Namespace) -> str:
+    """Say how an interrupted run is resumed, or ended."""
+    spec, run = shlex.quote(str(arguments.spec)), arguments.resume or "RUN"
+    which = "" if arguments.resume else ", with the run id above"
+    return (
+        f"; finished measurements are kept: resume with dpflow run {spec} --resume {run}{which}, or end the run and get back what it has not "
+        f"spent: dpflow ledger settle {run}"
+    )
 
 
 def _write(piece: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dpcore.cli.output import mark, table, width_to_fill
-from dpcore.reporting.ratings import Rating, percent
+from dpcore.reporting.ratings import FAIR_ERROR, GOOD_ERROR, Rating, percent, rate
 from dpcore.runs.planning.changes import Change, worst_first
 from dpcore.runs.planning.plan import Plan
 from dpcore.runs.planning.rated import Rated, RatedColumn, RatedPair
@@ -16,8 +16,9 @@ FEW = 15
 """Up to so many pairs are all listed."""
 LONGEST_NAME = 40
 LEAST_NAME = 8
-OTHER_CELLS = 46
+OTHER_CELLS = 51
 """The width of a table without its names, at most."""
+_LIMITS = {percent(limit): limit for limit in (GOOD_ERROR, FAIR_ERROR)}
 
 
 def summary_lines(found: Rated) -> list[str]:
@@ -92,7 +93,13 @@ def _ratings_of(column: RatedColumn, *, pairs: bool) -> list[str]:
 
 
 def _rated(rating: Rating, error: float) -> str:
-    return f"{mark(rating)} {percent(error)}"
+    """Return a rating with its error. An error just above the limit of a better rating says so, since it is rounded to that limit.
+
+    >>> [_rated(rate(error), error).partition(" ")[2] for error in (0.1, 0.1004, 0.12, 0.5004)]
+    ['good 10 %', 'fair over 10 %', 'fair 12 %', 'poor over 50 %']
+    """
+    over = "over " if percent(error) in _LIMITS and rate(error) is not rate(_LIMITS[percent(error)]) else ""
+    return f"{mark(rating)} {over}{percent(error)}"
 
 
 def pair_lines(plan: Plan, *, every: bool) -> list[str]:

@@ -1,6 +1,7 @@
 """The verbs of the interactive curator: ask, and session open, show, release and close."""
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.release.integrity import one_line
 from dpcore.reporting.formatting import at_most
+from dpcore.reporting.plots import percent
 
 ABOUT_SPEC = "a spec's file"
 MORE = (
@@ -16,8 +18,6 @@ MORE = (
     "that the question distinguishes are measured, for the least price that makes the answer accurate enough. The table is called "
     "`release`; the SQL is that of `dpflow answer`"
 )
-
-NEXT = 'next: dpflow ask SPEC "select count(*) from release" --within 50 --dry-run'
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
@@ -104,7 +104,8 @@ def _sentence(price: Any, *, dry: bool) -> str:
         return f"free, {width}: this question was bought before"
     if price.free:
         return f"free, {width}: the model knows this accurately enough"
-    cost = f"{price.cost:.6g} {price.currency} of the {price.remaining:.6g} that {'are' if dry else 'were'} left"
+    share = f", {percent(price.cost / price.remaining)} of" if price.remaining > 0 else " of"
+    cost = f"{price.cost:.6g} {price.currency}{share} the {price.remaining:.6g} that {'are' if dry else 'were'} left"
     alone = f"by itself, that is epsilon {at_most(price.epsilon)}"
     return f"{'it would cost' if dry else 'paid'} {cost}, {width}; {alone}"
 
@@ -121,7 +122,7 @@ def _open(arguments: argparse.Namespace) -> Answer:
     with Session.open(
         arguments.spec, epsilon=arguments.epsilon, first_share=arguments.first_share, session=arguments.session
     ) as session:
-        return _told(session.id, session.described())
+        return _told(session.id, session.described(), spec=arguments.spec)
 
 
 def _show(arguments: argparse.Namespace) -> Answer:
@@ -146,13 +147,15 @@ def _close(arguments: argparse.Namespace) -> Answer:
     return Answer(told, f"session {told['session']} is closed; {told['returned']:.6g} {told['currency']} returned")
 
 
-def _told(session: str, told: dict[str, Any]) -> Answer:
-    return Answer(told | {"session": session}, f"{_text(told)}\n\n{NEXT}")
+def _told(session: str, told: dict[str, Any], *, spec: Path) -> Answer:
+    following = f'next: dpflow ask {shlex.quote(str(spec))} "select count(*) from release" --within 50 --dry-run'  # noqa: S608  a command for the reader
+    return Answer(told | {"session": session}, f"{_text(told)}\n\n{following}")
 
 
 def _text(told: dict[str, Any]) -> str:
+    share = f" ({percent(told['spent'] / told['reserved'])})" if told["reserved"] else ""
     head = (
-        f"session {told['session']}, {told['state']}: {told['spent']:.6g} of {told['reserved']:.6g} {told['currency']} spent; "
+        f"session {told['session']}, {told['state']}: {told['spent']:.6g} of {told['reserved']:.6g} {told['currency']} spent{share}; "
         f"began with the release of run {told['first']}"
     )
     if not told["bought"]:

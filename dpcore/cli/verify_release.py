@@ -9,6 +9,7 @@ from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import UsageError
 from dpcore.object_store import any_path, output_address
 from dpcore.release.integrity import one_line
+from dpcore.release.listing import pointed
 from dpcore.release.signing import KEY_VARIABLE, new_key, read_public_key
 from dpcore.release.verification import Verification, verify_release
 
@@ -27,7 +28,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     verify.add_argument(
         "folder",
         metavar="FOLDER",
-        help="the folder of the release, also in an object store, such as s3://bucket/visits/RELEASE",
+        help="the folder of the release, or of its dataset for the newest one, also in an object store, such as s3://bucket/visits/RELEASE",
     )
     verify.add_argument(
         "--key",
@@ -65,6 +66,8 @@ def _verify(arguments: argparse.Namespace) -> Answer:
         folder = any_path(output_address(arguments.folder))
     except ValueError as error:
         raise UsageError(f"the FOLDER {error}") from None
+    if (newest := pointed(folder)) is not None:
+        folder = folder / newest
     found = verify_release(folder, key=key)
     data: dict[str, Any] = {
         "release": found.manifest.get("release"),

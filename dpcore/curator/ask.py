@@ -99,7 +99,8 @@ def _require_agreement(payer: Account, protection: Protection) -> None:
     ):
         if wanted != kept:
             raise UsageError(
-                f"the query protects {what} {wanted}, but account '{payer.name}' protects {kept}; make them agree"
+                f"the query protects {what} {wanted}, but account '{payer.name}' protects {kept}, and an account's terms are fixed; "
+                f"ask with {what} {kept}, or from another account"
             )
     if payer.blocks_by is not None:
         raise UsageError(

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
 
-from dpcore.errors import UsageError
+from dpcore.errors import NoLedger, UsageError
 from dpcore.ledger.chain import GENESIS
 from dpcore.ledger.heads import FOLDER, HeadMemory, continues, last_accepted_loss, loss_accepted
 from dpcore.ledger.ledger import LEASE_SECONDS, Ledger
@@ -63,6 +63,9 @@ __all__ = [
     "open_ledger",
 ]
 
+OPENING = "dpflow ledger open ACCOUNT --epsilon E --delta D --unit UNIT --neighbours add-remove"
+"""The command that opens an account, if the spec that the account pays for is not known."""
+
 _opened: ContextVar[list[Ledger] | None] = ContextVar("opened", default=None)
 
 
@@ -72,6 +75,7 @@ def open_ledger(
     places: Places | None = None,
     create: bool = False,
     clock: Callable[[], datetime] | None = None,
+    opening: str = OPENING,
 ) -> Ledger:
     """Open a ledger, and compare it with the newest head that the private folder remembers of it.
 
@@ -81,18 +85,18 @@ def open_ledger(
         places: The locations of the ledger and of the private folder. Defaults to the current places; ignored if `url` is given.
         create: Create the ledger if it does not exist. Without this, nothing is created.
         clock: Returns the current time. Defaults to the clock of the database server, or of this machine for SQLite.
+        opening: The command that opens the missing account, which the error names if there is no ledger.
 
     Raises:
-        UsageError: If there is no ledger.
+        NoLedger: If there is no ledger.
     """
     if url is not None:
         places = places_from(working_folder(), ledger_url=url)
     elif places is None:
         places = current_places()
     if not (places.named or places.found or create):
-        raise UsageError(
-            f"no {NAME} folder was found from {places.start} upwards; open an account first: dpflow ledger open ACCOUNT "
-            "--epsilon E --delta D --unit row --neighbours add-remove; or set DPFLOW_LEDGER_URL to a ledger"
+        raise NoLedger(
+            f"no {NAME} folder was found from {places.start} upwards; set DPFLOW_LEDGER_URL to a ledger, or open an account first: {opening}"
         )
     if places.outer and not places.named and not (places.folder / LEDGER_FILE).exists():
         raise UsageError(
@@ -102,7 +106,11 @@ def open_ledger(
     memory = HeadMemory(places.private / FOLDER)
     # `ledger open` creates the `.dpflow` folder, and everything else needs one, or the variables that replace it.
     not_fixed = None if places.private_fixed or create else places.not_fixed
-    ledger = Ledger(_store(places, memory, create=create), clock=clock, memory=memory)
+    try:
+        store = _store(places, memory, create=create)
+    except NoLedger as missing:
+        raise NoLedger(f"{missing}; open an account first: {opening}") from None
+    ledger = Ledger(store, clock=clock, memory=memory)
     try:
         ledger.recall()
     except BaseException:

@@ -69,7 +69,12 @@ def check_writable(folder: AnyPath) -> None:
         raise OutputError(
             f"the output folder {folder} is read-only; make it writable or choose another `output: {{path: ...}}`"
         )
-    if shutil.disk_usage(nearest).free < LEAST_FREE_BYTES:
+    disk = shutil.disk_usage(nearest)
+    if not disk.total:
+        raise OutputError(
+            f"the output folder {folder} cannot be created: {nearest} keeps no files; choose another `output: {{path: ...}}`"
+        )
+    if disk.free < LEAST_FREE_BYTES:
         raise OutputError(f"the disk of the output folder {folder} is full; free some space and run again")
 
 

@@ -13,6 +13,8 @@ class Count:
         low: The lower end of its interval.
         high: The upper end.
         apart: Whether it stands apart from the others, such as the rows without a value.
+        first: The smallest value that was counted, if values have an order; empty if it is not known.
+        last: The largest one.
     """
 
     label: str
@@ -20,6 +22,8 @@ class Count:
     low: float
     high: float
     apart: bool = False
+    first: str = ""
+    last: str = ""
 
     @property
     def words(self) -> str:

@@ -70,11 +70,15 @@ class ColumnPicture:
         table: Its table of counts.
         counts: The bars of its picture, of which each may have several cells.
         ordered: Whether its values have an order.
+        cells: What its cells are, such as `54 intervals`.
+        unequal: Whether some bars cover wider intervals than others.
     """
 
     table: CountTable
     counts: tuple[Count, ...]
     ordered: bool
+    cells: str
+    unequal: bool = False
 
     @property
     def name(self) -> str:

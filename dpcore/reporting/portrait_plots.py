@@ -10,12 +10,14 @@ SHADES = (0.01, 0.05, 0.2, 0.5)
 
 def column_plot(column: ColumnPicture) -> str:
     """Draw the distribution of a column."""
-    return counts_plot(column.counts, title=column.name, upright=column.ordered)
+    note = "intervals of unequal width" if column.unequal else ""
+    return counts_plot(column.counts, title=column.name, upright=column.ordered, note=note)
 
 
 def column_words(column: ColumnPicture) -> str:
     """Describe the distribution of a column in words."""
-    return f"{column.name}. {counts_words(column.counts)}"
+    unequal = " The bars are intervals of unequal width." if column.unequal else ""
+    return f"{column.name}. {counts_words(column.counts)}{unequal}"
 
 
 def error_words(table: CountTable) -> str:

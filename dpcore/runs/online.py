@@ -10,11 +10,11 @@ from typing import Any
 
 from dpcore.curator.gate import CountQuery, Gatekeeper
 from dpcore.errors import RunHeld, UsageError
-from dpcore.ledger import Lease, Ledger, RunState, open_ledger
+from dpcore.ledger import Lease, Ledger, RunState
 from dpcore.models import Model
 from dpcore.places import places_of_spec, using
 from dpcore.privacy.accounting import budget_of
-from dpcore.runs.paying import paying_account
+from dpcore.runs.paying import ledger_of, paying_account
 from dpcore.runs.reading import Reading, Table
 from dpcore.spec import Declaration
 from dpcore.strategies.online import Bounds, OnlineAnswer, OnlineSession, Terms, bounds_for, count_query
@@ -88,7 +88,7 @@ def open_declared(  # noqa: PLR0913  the terms of the theorem, and the run
     """Open a session, as `dpcore.open_online` describes it. Whether the steward approves its epsilon is decided there."""
     _require_declared(declaration)
     places = places_of_spec(declaration.path)
-    with using(places), open_ledger(places=places) as ledger:
+    with using(places), ledger_of(declaration) as ledger:
         ledger.require_current()
         account = paying_account(ledger, declaration)
         privacy = declaration.spec.privacy

@@ -4,8 +4,10 @@ import hashlib
 import json
 import math
 import shlex
+from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
+from itertools import count
 
 from dpcore.curator.curator import LEAST_AMOUNT
 from dpcore.errors import BudgetRefused, UsageError
@@ -14,6 +16,7 @@ from dpcore.ledger.refusals import across_refused
 from dpcore.mechanisms.pricing import cell_noise, least_amount
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency, budget_of, epsilon_of
+from dpcore.privacy.protection import Neighbours
 from dpcore.release import adopt_folder
 from dpcore.reporting import formatting as wording
 from dpcore.runs.person_sizes import STEPS as SIZES_STEPS
@@ -28,40 +31,70 @@ CRASH_MARGIN = 2
 """Reserve enough to pay for the smallest measurement this many times: a crash may make a run pay for one twice."""
 
 
+def ledger_of(declaration: Declaration) -> Ledger:
+    """Open the ledger of a spec. If there is none, the error names the command that opens the spec's account."""
+    return open_ledger(places=places_of_spec(declaration.path), opening=opening_command(declaration))
+
+
+def opening_command(declaration: Declaration, *, name: str | None = None) -> str:
+    """Return the command that opens the account of a spec, or one with another name, with a budget for one run."""
+    spec, calendar = declaration.spec, declaration.calendar
+    privacy, blocks = spec.privacy, "" if calendar is None else f" --blocks {shlex.quote(calendar.words)}"
+    # Replacing a unit may touch two blocks, which both pay.
+    double = calendar is not None and privacy.neighbours is Neighbours.REPLACE_ONE
+    return (
+        f"dpflow ledger open {name or spec.dataset} --epsilon {privacy.epsilon * (2 if double else 1):.15g} "
+        f"--delta {privacy.delta:.15g} --unit {shlex.quote(privacy.unit)} --neighbours {privacy.neighbours.value}{blocks}"
+    )
+
+
+def no_account(declaration: Declaration) -> str:
+    """Say that the ledger of a spec lacks its account, and how to open it."""
+    return f"there is no account '{declaration.spec.dataset}'; open it first, with a budget for one run or for more: {opening_command(declaration)}"
+
+
 def paying_account(ledger: Ledger, declaration: Declaration) -> Account:
     """Return the account of a spec. Raise if unit, neighbours, delta or blocks of the spec differ from the account's."""
-    spec = declaration.spec
+    spec, names = declaration.spec, {account.name for account in ledger.accounts()}
+    if spec.dataset not in names:
+        known = f"; known accounts: {', '.join(sorted(names))}" if names else ""
+        raise UsageError(f"{no_account(declaration)}{known}; the ledger is {ledger.place}")
     account = ledger.account(spec.dataset)
     for what, wanted, fixed in (
         ("unit", spec.privacy.unit, account.unit),
         ("neighbours", spec.privacy.neighbours.value, account.neighbours.value),
     ):
         if wanted != fixed:
-            raise UsageError(
-                f"the spec says `{what}: {wanted}`, but account {account.name} was opened with {fixed}; make them agree"
-            )
+            told = f"the spec says `{what}: {wanted}`, but account {account.name} was opened with {fixed}"
+            raise _other_terms(told, declaration, names=names)
     pure = account.currency is Currency.PURE
     if pure != (spec.privacy.delta == 0):
-        kind = "pure epsilon: write `delta: 0`" if pure else f"{account.currency}: write a `delta` above 0"
-        raise UsageError(f"account {account.name} is kept in {kind} in the spec, or open another account")
-    _refuse_other_blocks(account, declaration.calendar)
+        kind = "pure epsilon, with delta 0" if pure else f"{account.currency}, with a delta above 0"
+        told = f"the spec says `delta: {spec.privacy.delta:g}`, but account {account.name} is kept in {kind}"
+        raise _other_terms(told, declaration, names=names)
+    if other := _other_blocks(account, declaration.calendar):
+        raise _other_terms(other, declaration, names=names)
     return account
 
 
-def _refuse_other_blocks(account: Account, calendar: Calendar | None) -> None:
-    """Reject a spec whose blocks differ from its account's: a row must be in the same block for all runs."""
+def _other_blocks(account: Account, calendar: Calendar | None) -> str | None:
+    """Say how the blocks of a spec differ from its account's, if they do: a row must be in the same block for all runs."""
     if calendar is None and account.blocks_by is not None:
-        raise UsageError(
-            f"account {account.name} is kept by block ({account.blocks_by}), but the spec has no `blocks`; write them into the spec, "
-            "or open an account without --blocks for it"
-        )
+        return f"account {account.name} is kept by block ({account.blocks_by}), but the spec has no `blocks`"
     if calendar is not None and account.blocks_by != calendar.words:
         kept = "without blocks" if account.blocks_by is None else f"by {account.blocks_by}"
-        raise UsageError(
-            f"the spec divides the table by {calendar.words}, but account {account.name} is kept {kept}; make them agree, or open an "
-            f"account with: dpflow ledger open NAME --epsilon EPSILON --delta {account.delta!r} --unit {shlex.quote(account.unit)} "
-            f"--neighbours {account.neighbours} --blocks {shlex.quote(calendar.words)}"
-        )
+        return f"the spec divides the table by {calendar.words}, but account {account.name} is kept {kept}"
+    return None
+
+
+def _other_terms(told: str, declaration: Declaration, *, names: Collection[str]) -> UsageError:
+    """Return the error for a spec whose terms are not its account's, with the command that opens an account for it under a free name."""
+    dataset = declaration.spec.dataset
+    free = next(name for number in count(2) if (name := f"{dataset}-{number}") not in names)
+    return UsageError(
+        f"{told}; an account's terms are fixed, so correct the spec, or write `dataset: {free}` into it and open that account: "
+        f"{opening_command(declaration, name=free)}; what both accounts spend on one table adds up, so close the one you do not need"
+    )
 
 
 def claim_of(declaration: Declaration) -> str:
@@ -183,6 +216,6 @@ def adopt_output(declaration: Declaration, *, reason: str) -> bool:
 
     Only the steward may do this.
     """
-    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+    with ledger_of(declaration) as ledger:
         paying_account(ledger, declaration)
         return adopt_folder(ledger, declaration.output_folder, reason=reason)

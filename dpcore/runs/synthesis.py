@@ -12,7 +12,7 @@ import numpy as np
 
 from dpcore.curator.curator import Curator
 from dpcore.errors import DpflowError, RowsUnexpected, UsageError
-from dpcore.ledger import Account, Lease, Ledger, Run, open_ledger
+from dpcore.ledger import Account, Lease, Ledger, Run
 from dpcore.measurements import Measurement, Selection
 from dpcore.models.persons import PersonSizes
 from dpcore.object_store import AnyPath
@@ -38,7 +38,7 @@ from dpcore.runs.dependencies import learn_functions
 from dpcore.runs.discovery import Discovery
 from dpcore.runs.earlier_release import find_prior
 from dpcore.runs.expected_rows import STEP, NoisyTotal, open_universe, unexpected_sentence, weak_check_warning
-from dpcore.runs.paying import amount_to_reserve, claim_of, paying_account, total_noise
+from dpcore.runs.paying import amount_to_reserve, claim_of, ledger_of, paying_account, total_noise
 from dpcore.runs.person_sizes import STEPS as SIZES_STEPS
 from dpcore.runs.person_sizes import learn_sizes
 from dpcore.runs.planning.plan import warning_before
@@ -89,7 +89,7 @@ class Synthesis:
         signing_key()  # raises now, before anything is paid for, and not when the release is written
         places = places_of_spec(declaration.path)
         with ExitStack() as opened:
-            self.ledger: Ledger = opened.enter_context(open_ledger(places=places))
+            self.ledger: Ledger = opened.enter_context(ledger_of(declaration))
             self.ledger.require_current()
             check_owner(self.ledger, self.declaration.output_folder)
             self.account: Account = paying_account(self.ledger, self.declaration)
@@ -237,7 +237,11 @@ class Synthesis:
         self._stages.limit(
             replace(granted, plan=plan, reading=None if reading is None else reading.limited(limited)), chosen
         )
-        progress.info("at most %d rows of each %s count, %s", chosen.rows, limited.protection.unit, chosen.words)
+        one = chosen.rows == 1
+        most = (
+            f"{chosen.rows:,} row{'' if one else 's'} of each {limited.protection.unit} {'counts' if one else 'count'}"
+        )
+        progress.info("at most %s, %s", most, chosen.words)
         if reading is not None:
             self._warn(limited, self.requested())
 

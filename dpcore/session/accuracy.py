@@ -81,7 +81,9 @@ class Within:
 
 
 def _unreadable() -> UsageError:
-    return UsageError('say how accurate: within 50 for an interval of 50 to either side, or "2%" of the number')
+    return UsageError(
+        'say how accurate, with a number above 0: within 50 for an interval of 50 to either side, or "2%" of the number'
+    )
 
 
 def needed_noise(halves: Weights, wanted: Weights, cells: Weights, *, normal: float) -> float:

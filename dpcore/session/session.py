@@ -18,7 +18,7 @@ from dpcore.answers.query import Query
 from dpcore.answers.sql import parse
 from dpcore.curator.curator import Curator
 from dpcore.errors import BudgetRefused, UsageError
-from dpcore.ledger import Account, Lease, Ledger, Run, RunState, open_ledger
+from dpcore.ledger import Account, Lease, Ledger, Run, RunState
 from dpcore.ledger.rows import in_currency
 from dpcore.measurements import Counts
 from dpcore.mechanisms.pricing import marginal_noise
@@ -26,7 +26,7 @@ from dpcore.places import Places, places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, epsilon_of
 from dpcore.release.columns import words_about
 from dpcore.release.descriptors import field_of
-from dpcore.runs.paying import paying_account
+from dpcore.runs.paying import ledger_of, paying_account
 from dpcore.session.accuracy import Within
 from dpcore.session.analysts import bought_by, budget_for
 from dpcore.session.bought import Bought, digest_of, step_of
@@ -389,7 +389,7 @@ def _with_ledger(declaration: Declaration, use: Callable[[Ledger, Places], _Resu
     """Call a function with the spec's ledger, which stays open unless the function raises."""
     places = places_of_spec(declaration.path)
     with ExitStack() as stack:
-        ledger = stack.enter_context(open_ledger(places=places))
+        ledger = stack.enter_context(ledger_of(declaration))
         ledger.require_current()
         found = use(ledger, places)
         stack.pop_all()

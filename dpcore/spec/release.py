@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from dpcore.object_store import output_address
+from dpcore.privacy.accounting.amounts import LARGEST
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.about import AboutSpec
 from dpcore.spec.blocks import BlocksSpec
@@ -70,6 +71,13 @@ class PrivacySpec(SpecPart):
         description="the minimum and maximum number of rows expected, such as [20000, 200000]: the run first measures the total, for a fiftieth of the budget, "
         "and stops if the noisy total lies outside",
     )
+
+    @field_validator("epsilon")
+    @classmethod
+    def _can_be_budgeted(cls, value: float) -> float:
+        if value > LARGEST:
+            raise ValueError(f"must be at most {LARGEST:,}; 1 is usual")
+        return value
 
     @field_validator("expect_rows")
     @classmethod

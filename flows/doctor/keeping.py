@@ -3,6 +3,7 @@
 import resource
 import shlex
 
+from dpcore.runs.paying import opening_command
 from dpcore.steward.inventory import SpecKeeping
 from flows.doctor.finding import Finding, ok, warning
 from flows.doctor.machine import Machine
@@ -47,12 +48,10 @@ def accounts(machine: Machine) -> Finding:
 
 
 def _opening(spec: SpecKeeping) -> str:
-    """Return the line that opens a spec's account, except for the epsilon, which the steward chooses."""
+    """Return the line that opens a spec's account, with a budget for one run."""
     if not (spec.entry and spec.declaration):
         return "dpflow ledger open --help"
-    privacy = spec.declaration.spec.privacy
-    who = f"--unit {shlex.quote(privacy.unit)} --neighbours {privacy.neighbours.value}"
-    return f"dpflow ledger open {spec.entry.account} {who} --delta {privacy.delta!r} --epsilon E"
+    return opening_command(spec.declaration, name=spec.entry.account)
 
 
 def changed_specs(machine: Machine) -> Finding:

@@ -55,6 +55,7 @@ def test_the_guide_to_asking_a_release_works_on_the_one_that_the_tutorial_made(f
     said, printed = ([line.split() for line in text.splitlines()] for text in (asked.said, asked.printed))
     numbers = [f"{name}{part}" for name in ("visits", "cost") for part in ("", "_low", "_high", "_basis")]
     assert printed[0] == said[0] == ["department", *numbers]
-    assert len(printed) == len(said) == 5
+    assert len(printed) == len(said) == 7
+    assert printed[-1] == said[-1]
     (code,) = blocks(ANSWERS, "python")
     assert "cost" in python(code, folder, {})

@@ -1,7 +1,9 @@
 """Mistakes in a question, with their line and column."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from dpcore.errors import UsageError
@@ -11,6 +13,54 @@ if TYPE_CHECKING:
 
 LONGEST_SHOWN = 60
 MOST_COMPARED = 20_000
+MOST_LISTED = 12
+"""Up to so many columns are all named in an error."""
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+_PIECES = re.compile(r"\w+|[^\w\s]")
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*"|--[^\n]*""")
+_RESERVED = frozenset(
+    [
+        "all",
+        "and",
+        "any",
+        "as",
+        "asc",
+        "between",
+        "by",
+        "case",
+        "cast",
+        "desc",
+        "distinct",
+        "else",
+        "end",
+        "exists",
+        "false",
+        "from",
+        "group",
+        "having",
+        "in",
+        "is",
+        "join",
+        "like",
+        "limit",
+        "not",
+        "null",
+        "offset",
+        "on",
+        "or",
+        "order",
+        "select",
+        "table",
+        "then",
+        "true",
+        "union",
+        "using",
+        "when",
+        "where",
+        "with",
+    ]
+)
 
 
 class QueryError(UsageError):
@@ -69,12 +119,60 @@ def nearest(wanted: str, known: Iterable[object]) -> str:
     ('did you mean age?', 'there are age, sex')
     """
     every = [str(each) for each in known]
-    lower = {each.casefold(): each for each in every[:MOST_COMPARED]}
-    close = get_close_matches(wanted[:LONGEST_SHOWN].casefold(), lower, n=3, cutoff=0.6)
-    if close:
-        return f"did you mean {' or '.join(_bare(lower[each]) for each in close)}?"
+    if close := _close(wanted, every):
+        return f"did you mean {' or '.join(map(_bare, close))}?"
     more = f", and {len(every) - 10:,} more" if len(every) > 10 else ""
     return f"there are {', '.join(map(_bare, every[:10]))}{more}"
+
+
+def nearest_column(wanted: str, names: Sequence[str]) -> str:
+    """Return words that name the columns nearest to a wanted one, and all columns, or where these are listed if they are many.
+
+    >>> nearest_column("agee", ["age", "hours-per-week"])
+    'did you mean age? The columns are age, "hours-per-week"'
+    """
+    quoted = {name: as_written(name) for name in names}
+    close = _close(wanted, names)
+    meant = f"did you mean {' or '.join(quoted[each] for each in close)}? " if close else ""
+    if len(names) > MOST_LISTED:
+        return f"{meant}The release's card and its spec list all {len(names):,} columns"
+    listed = f"he columns are {', '.join(quoted.values())}"
+    return f"{meant}T{listed}" if meant else f"t{listed}"
+
+
+def as_written(name: str) -> str:
+    """Return the name of a column as SQL has it: in double quotes unless it is a plain word.
+
+    >>> as_written("age"), as_written("hours-per-week"), as_written("group")
+    ('age', '"hours-per-week"', '"group"')
+    """
+    plain = _PLAIN.fullmatch(name) and name.casefold() not in _RESERVED
+    return name if plain else _bare('"' + name.replace('"', '""') + '"')
+
+
+def unquoted(text: str, names: Iterable[str]) -> tuple[str, int] | None:
+    """Return the first column with a name that needs double quotes and stands in a text without them, and where.
+
+    >>> unquoted("select hours-per-week from release", ["hours-per-week"])
+    ('hours-per-week', 7)
+    >>> unquoted('select "hours-per-week" from release', ["hours-per-week"]) is None
+    True
+    """
+    outside = _QUOTED.sub(lambda found: " " * len(found.group()), text)
+    found = []
+    for name in names:
+        if _PLAIN.fullmatch(name):
+            continue
+        parts = r"\s*".join(map(re.escape, _PIECES.findall(name)))  # blanks around a hyphen change nothing
+        match = re.search(rf"(?<![\w\"]){parts}(?![\w\"])", outside, re.IGNORECASE)
+        if parts and match:
+            found.append((match.start(), -len(name), name))
+    return (min(found)[2], min(found)[0]) if found else None
+
+
+def _close(wanted: str, known: Iterable[str]) -> list[str]:
+    lower = {each.casefold(): each for each in islice(known, MOST_COMPARED)}
+    return [lower[each] for each in get_close_matches(wanted[:LONGEST_SHOWN].casefold(), lower, n=3, cutoff=0.6)]
 
 
 def _bare(name: str) -> str:

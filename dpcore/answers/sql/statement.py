@@ -29,7 +29,7 @@ from dpcore.answers.query import (
     Truncate,
 )
 from dpcore.answers.sql.conditions import FLIPPED, OPERATORS, condition, flattened
-from dpcore.answers.sql.errors import QueryError, mistake, position, shown, unsupported
+from dpcore.answers.sql.errors import QueryError, as_written, mistake, position, shown, unquoted, unsupported
 from dpcore.answers.sql.numbers import is_number, name_of, number
 from dpcore.answers.sql.terms import Scope, unwrapped
 from dpcore.universe import Universe
@@ -65,6 +65,15 @@ def parse(text: str, universe: Universe, *, tables: Collection[str] = ("release"
         raise QueryError(
             "the question is nested too deeply; write it with fewer parentheses", line=1, column=1
         ) from None
+    except QueryError:
+        if (found := unquoted(text[:LONGEST], universe.names)) is None:
+            raise
+        name, offset = found
+        line, column = position(text, offset)
+        told = (
+            f"write the column {as_written(name)} in double quotes, and in a shell the whole question in single quotes"
+        )
+        raise QueryError(told, line=line, column=column) from None
 
 
 def _parsed(text: str) -> exp.Select:

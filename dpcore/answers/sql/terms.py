@@ -10,7 +10,7 @@ from sqlglot import expressions as exp
 
 from dpcore.answers.calendar import PARTS, TRUNCATED
 from dpcore.answers.query import Bin, Buckets, Cells, Part, Term, Truncate
-from dpcore.answers.sql.errors import QueryError, mistake, nearest, shown, unsupported
+from dpcore.answers.sql.errors import QueryError, mistake, nearest, nearest_column, shown, unsupported
 from dpcore.universe import Attribute, Date, Datetime, Integer, Number, Universe
 from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import category_values
@@ -83,7 +83,7 @@ class Scope:
                 node,
                 "a release has no rows to show here; ask for count(*), sum, avg, median or quantile_cont",
             )
-        raise mistake(self.text, node, f"there is no column {shown(name)}; {nearest(name, names)}")
+        raise mistake(self.text, node, f"there is no column {shown(name)}; {nearest_column(name, names)}")
 
     def attribute(self, column: int) -> Attribute:
         """Return a column."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from dpcore.errors import LedgerDamaged, LedgerError, UsageError
+from dpcore.errors import LedgerDamaged, LedgerError, NoLedger
 from dpcore.ledger.postgres.triggers import GRANTS, RULES
 
 SCHEMA = "dpflow"
@@ -151,10 +151,7 @@ def bring_up_to_date(connection: psycopg.Connection[Any], *, place: str, create:
     """Create the ledger if `create` is true, or migrate an older one. Raise if there is none, or its version is newer."""
     version = _version(connection)
     if version is None and not create:
-        raise UsageError(
-            f"no ledger at {place}; open an account first: "
-            "dpflow ledger open ACCOUNT --epsilon E --delta D --unit row --neighbours add-remove"
-        )
+        raise NoLedger(f"no ledger at {place}")
     _refuse_newer(version, place=place)
     if version != VERSION:
         _migrate(connection, place=place)

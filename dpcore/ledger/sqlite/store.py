@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from dpcore.errors import LedgerError, UsageError
+from dpcore.errors import LedgerError, NoLedger, UsageError
 from dpcore.ledger.sqlite.errors import translated
 from dpcore.ledger.sqlite.file import bring_up_to_date, create_file, rules_changed, temporary_prefix
 from dpcore.ledger.sqlite.identity import LedgerFiles, remove_temporary_names, require_no_mount
@@ -52,10 +52,7 @@ class SqliteStore(Store):
                 raise LedgerError(f"the ledger at {path} is a folder; name a file in it")
             if not path.exists():
                 if not create:
-                    raise UsageError(
-                        f"no ledger at {path}; open an account first: "
-                        "dpflow ledger open ACCOUNT --epsilon E --delta D --unit row --neighbours add-remove"
-                    )
+                    raise NoLedger(f"no ledger at {path}")
                 create_file(path)
             require_no_mount(path)
             self._frozen: Frozen | None = None

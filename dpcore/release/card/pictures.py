@@ -34,7 +34,9 @@ def summary(portrait: Portrait) -> Iterator[Markup]:
         "The counts of the real table are protected by noise, so every figure is an estimate. Beside it stands its 95 % interval, which is made "
         "to contain the real count in 95 of 100 cases. The narrower the interval, the more you can trust the figure."
     )
-    yield paragraph(f"All counts are estimates for the real table, of which about {portrait.total:,.0f} rows count.")
+    yield paragraph(
+        f"All counts are estimates for the real table, of which about {portrait.total:,.0f} rows were counted."
+    )
     if portrait.trusted:
         yield paragraph(joined(rated(Rating.GOOD), ". You can trust figures such as these:"))
         yield bullets(_figure(each) for each in portrait.trusted)
@@ -44,7 +46,7 @@ def summary(portrait: Portrait) -> Iterator[Markup]:
         )
         yield bullets(joined(_figure(each), ". ", _reason(each)) for each in portrait.doubtful)
     else:
-        yield paragraph("No table of counts that this release was made for is fair or poor.")
+        yield paragraph("All tables of counts that this release was made for are good.")
     yield paragraph(_numbers(portrait))
 
 
@@ -71,8 +73,13 @@ def _numbers(portrait: Portrait) -> str:
     columns = [each.table for each in portrait.columns]
     parts = [f"Of {len(columns):,} columns, {_by_rating(columns)}"]
     if portrait.pairs:
+        asked = [{*each.columns} for each in portrait.tables] + [{*each} for each in portrait.left_out]
+        others = sum(
+            not any(asked_for.issuperset(each.table.columns) for asked_for in asked) for each in portrait.pairs
+        )
+        also = f", including {others:,} that the release was not made for" if others else ""
         parts.append(
-            f"of {len(portrait.pairs):,} pairs of columns, {_by_rating([each.table for each in portrait.pairs])}"
+            f"of {len(portrait.pairs):,} pairs of columns{also}, {_by_rating([each.table for each in portrait.pairs])}"
         )
     return f"{'; '.join(parts)}."
 
@@ -125,11 +132,17 @@ def _grid(pictures: Sequence[ColumnPicture]) -> Markup:
         picture(
             column_plot(each),
             column_words(each),
-            caption=joined(strong(each.name), " ", rated(each.table.rating), f", {each.table.cells:,} values"),
+            caption=joined(strong(each.name), " ", rated(each.table.rating), f", {_cells(each)}"),
         )
         for each in pictures
     ]
     return Markup("\n".join(["<div class=pictures>", *drawn, "</div>"]))
+
+
+def _cells(column: ColumnPicture) -> str:
+    """Say what was counted, and that the picture has fewer bars than that."""
+    bars = len(column.counts)
+    return column.cells if bars >= column.table.cells else f"{column.cells} in {bars:,} bars"
 
 
 def pairs(portrait: Portrait) -> Iterator[Markup]:

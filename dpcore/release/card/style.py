@@ -37,6 +37,12 @@ code{font:.88rem/1.5 ui-monospace,monospace}
 img{max-width:100%;height:auto;vertical-align:top}
 summary{cursor:pointer;margin:0 0 1rem;color:var(--quiet)}
 :focus-visible{outline:3px solid var(--spent);outline-offset:2px}
+.wide:focus-visible{outline-offset:-3px}
+@property --fade{syntax:"<length>";inherits:false;initial-value:0px}
+@keyframes fade{from{--fade:4rem}to{--fade:0px}}
+@supports (animation-timeline:scroll(self inline)){
+.wide{mask-image:linear-gradient(to left,transparent,#000 var(--fade));animation:fade linear both;animation-timeline:scroll(self inline)}
+}
 @media print{
 main{max-width:none;padding:0}
 .wide,pre{overflow:visible}

@@ -18,6 +18,7 @@ _STYLE = """
 text{fill:var(--ink);font:13px system-ui,sans-serif}
 .quiet{fill:var(--quiet);font-size:12px}
 .small{font-size:12px}
+.tiny{font-size:10px}
 .end{text-anchor:end}
 .middle{text-anchor:middle}
 .grid{stroke:var(--grid)}

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import DpflowError, UsageError
-from dpcore.ledger import Account, Balance, open_ledger
+from dpcore.ledger import Account, Balance
 from dpcore.ledger.refusals import refuse_if_closed
 from dpcore.mechanisms.pricing import currency_for
-from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, read_regular
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.runs.earlier_release import earlier_release
-from dpcore.runs.paying import check_remaining, paying_account
+from dpcore.runs.paying import check_remaining, ledger_of, no_account, paying_account
 from dpcore.runs.prior import Prior, PublicTable
 from dpcore.runs.reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.spec import Declaration
@@ -123,7 +122,7 @@ def _prior(declaration: Declaration, found: tuple[Account, str | None, Balance] 
     if named.path is not None:
         prior = PublicTable.of(named.path, declaration, before=None)
     elif not isinstance(found, str):
-        with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+        with ledger_of(declaration) as ledger:
             prior = earlier_release(declaration, ledger=ledger, account=found[0], before=None)
     return (
         "equal weights: the dataset has no release yet"
@@ -138,12 +137,12 @@ def _account(
     """Return the account with the run's scarcest block, or the reason why there is none; and the blocks that the run reads."""
     name = declaration.spec.dataset
     try:
-        ledger = open_ledger(places=places_of_spec(declaration.path))
+        ledger = ledger_of(declaration)
     except UsageError as error:
         return str(error), _all_new(declaration, as_of=as_of)
     with ledger:
         if name not in {account.name for account in ledger.accounts()}:
-            return f"the ledger has no account '{name}'", _all_new(declaration, as_of=as_of)
+            return no_account(declaration), _all_new(declaration, as_of=as_of)
         account = paying_account(ledger, declaration)
         names = blocks_to_read(ledger, declaration, as_of=as_of)
         return (account, *scarcest(ledger, account, names=names)), names

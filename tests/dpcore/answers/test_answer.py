@@ -72,6 +72,21 @@ def test_a_table_of_groups_is_filtered_sorted_and_limited(kinds: Release) -> Non
     ]
 
 
+def test_groups_that_where_excludes_are_not_shown_and_those_without_rows_are(kinds: Release) -> None:
+    def shown(where: str) -> list[tuple[str, int]]:
+        found = answer(kinds, f"select city, bin(hours, 10) as h, count(*) from release where {where} group by 1, 2")
+        return list(zip(found.city, found.h, strict=True))
+
+    every = shown("true")
+    assert shown("cost < 0.0001") == every
+    assert shown("city = 'west'") == [each for each in every if each[0] == "west"]
+    assert shown("city = 'west' or hours >= 20") == [each for each in every if each[0] == "west" or each[1] >= 20]
+    assert shown("not (hours < 20 or city in ('north', 'south'))") == [
+        each for each in every if each[1] >= 20 and each[0] not in ("north", "south")
+    ]
+    assert shown("city = 'west' and city = 'north'") == []
+
+
 def test_nulls_are_a_group_and_satisfy_no_comparison(kinds: Release) -> None:
     by_sex = answer(kinds, "select sex, count(*) n from release group by sex order by sex nulls first")
     assert by_sex.sex.tolist() == [None, "F", "M"]

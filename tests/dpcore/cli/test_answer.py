@@ -43,16 +43,26 @@ def test_an_answer_is_a_list_of_objects_for_programs(folder: Path, capsys: pytes
     assert dpflow(str(folder), QUESTION, "--level", "0.5", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["count_high"] < rows[0]["count_high"]
     assert rows[0]["count"] > rows[1]["count"] > 0
-    assert dpflow(str(folder), "select sex, count(*), avg(age) a from release where false group by sex", "--json") == 0
+    assert dpflow(str(folder), "select count(*), avg(age) a from release where false", "--json") == 0
     nothing = json.loads(capsys.readouterr().out)[-1]
-    assert [nothing[name] for name in ("sex", "count", "count_low", "a", "a_low", "a_high")] == [
-        None,
-        0.0,
-        0.0,
-        None,
-        None,
-        None,
-    ]
+    assert [nothing[name] for name in ("count", "count_low", "a", "a_low", "a_high")] == [0.0, 0.0, None, None, None]
+    assert dpflow(str(folder), "select sex, count(*) from release where sex is null group by sex", "--json") == 0
+    assert [row["sex"] for row in json.loads(capsys.readouterr().out)] == [None]
+
+
+def test_an_answer_says_that_only_some_rows_of_each_unit_count(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = shutil.copytree(folder, tmp_path / "release")
+    manifest = json.loads((copy / "manifest.json").read_text())
+    assert manifest["privacy"]["unit"] == "row"  # the control: all rows count
+    assert dpflow(str(copy), QUESTION) == 0
+    plain = capsys.readouterr().out
+    for most, words in ((1, "At most 1 row of each person counts"), (2, "At most 2 rows of each person count")):
+        manifest["privacy"] |= {"unit": "person", "max_rows_per_unit": most}
+        (copy / "manifest.json").write_text(json.dumps(manifest))
+        assert dpflow(str(copy), QUESTION) == 0
+        assert capsys.readouterr().out == f"{plain}\n{words}, chosen at random.\n"
 
 
 @pytest.mark.parametrize(

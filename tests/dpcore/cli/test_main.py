@@ -229,6 +229,9 @@ def test_a_run_that_will_not_go_on_is_ended_by_the_steward(
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "commit", interrupted)
         assert dpflow("run", workspace.spec) == 130
+    hint = capsys.readouterr().err
+    assert f"resume with dpflow run {workspace.spec} --resume RUN, with the run id above" in hint
+    assert "dpflow ledger settle RUN" in hint
     with open_ledger() as ledger:
         (run,) = ledger.runs("visits")
     assert run.state == "open"

@@ -187,6 +187,12 @@ def test_a_really_full_disk_is_refused_before_anything_is_spent(workspace: Works
         assert ledger.runs("visits") == ()
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="this machine has no /proc")
+def test_a_place_that_keeps_no_files_is_not_called_a_full_disk() -> None:
+    with pytest.raises(OutputError, match=r"cannot be created: /proc keeps no files|is read-only"):
+        check_writable(Path("/proc/nowhere/releases"))
+
+
 def test_checking_an_output_folder_creates_nothing(tmp_path: Path) -> None:
     check_writable(tmp_path / "a" / "b")
     assert not list(tmp_path.iterdir())

@@ -189,6 +189,20 @@ def test_the_verb_says_what_was_compared_and_who_signed(place: Path, capsys: pyt
     assert (told["as_published"], told["key_checked"], told["problems"]) == (True, True, [])
 
 
+def test_the_folder_of_a_dataset_stands_for_its_newest_release(
+    copy: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release = copy("unsigned")
+    dataset = tmp_path / "dataset"
+    dataset.mkdir()
+    release.rename(dataset / "newest")
+    (dataset / "latest.json").write_text(json.dumps({"release": "newest", "data": "newest/data"}), encoding="utf-8")
+    assert dpflow("verify-release", dataset) == 0
+    assert "files are as published" in capsys.readouterr().out
+    (dataset / "newest" / ROWS).write_bytes(b"other rows")
+    assert dpflow("verify-release", dataset) != 0
+
+
 def test_other_programs_verify_hashes_and_signature_too(place: Path) -> None:
     check = ["sha256sum", "--check", "--strict", "--quiet", SUMS]
     assert subprocess.run(check, cwd=place / "signed", check=False, capture_output=True).stdout == b""

@@ -267,6 +267,29 @@ def test_a_lying_bar_is_as_long_as_its_count_and_its_whisker_as_its_interval() -
     assert {"300 ± 60", "100 ± 20", "5 ± 25"} <= set(texts(svg))
 
 
+@pytest.mark.parametrize("width", [1, 3, 1000])
+@pytest.mark.parametrize("bars", [1, 2, 5, 20])
+def test_upright_bars_are_labelled_at_both_ends_and_labels_never_touch(bars: int, width: int) -> None:
+    edges = range(0, (bars + 1) * width, width)
+    shown = [Count(f"bar {low}", 9.0, 8.0, 10.0, first=f"{low:,}", last=f"{low + width - 1:,}") for low in edges[:-1]]
+    svg = counts_plot(shown, title="x", upright=True)
+    labels = [each for each in elements(svg, "text", "quiet") if each.get("y") == "170"]
+    ends = [shown[0].label, shown[-1].label] if width == 1 else [shown[0].first, shown[-1].last]
+    assert [labels[0].text, labels[-1].text] == ends
+    free = 0.0
+    for each in labels:
+        x, room = float(each.get("x", "")), 7 * len(each.text or "")
+        kinds = (each.get("class") or "").split()
+        left = x - room / 2 if "middle" in kinds else x - room if "end" in kinds else x
+        assert left >= free
+        free = left + room
+
+
+def test_a_plot_of_unequal_intervals_says_so() -> None:
+    assert "unequal" in counts_plot(COUNTS, title="age", upright=True, note="intervals of unequal width")
+    assert "unequal" not in PLOTS["upright counts"]
+
+
 def test_an_upright_bar_is_as_high_as_its_count_and_the_missing_stand_apart() -> None:
     svg = PLOTS["upright counts"]
     heights = [float(each.get("height", "")) for each in elements(svg, "rect", "count")]

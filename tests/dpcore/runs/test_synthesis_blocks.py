@@ -376,7 +376,7 @@ def test_what_cannot_be_read_gives_all_back_and_is_new_again(site: Site) -> None
 
 def test_account_and_spec_have_to_divide_the_table_alike(site: Site) -> None:
     site.open_account(by="week of day")
-    with pytest.raises(UsageError, match=r"is kept by week of day; make them agree, .* --blocks 'month of day'"):
+    with pytest.raises(UsageError, match=r"is kept by week of day; .* open visits-2 .* --blocks 'month of day'"):
         site.run("2024-02-01")
     site.write(("blocks: {column: day, every: month, start: 2024-01-01}\n", ""))
     with pytest.raises(UsageError, match=r"is kept by block \(week of day\), but the spec has no `blocks`"):
@@ -395,7 +395,7 @@ def test_a_spec_with_blocks_needs_an_account_with_blocks(site: Site) -> None:
 def test_another_rule_for_late_rows_needs_another_account(site: Site, blocks: str) -> None:
     site.open_account(by=BY_ARRIVAL)
     site.write(("start: 2024-01-01}", f"start: 2024-01-01, {blocks}}}"))
-    with pytest.raises(UsageError, match="make them agree"):
+    with pytest.raises(UsageError, match="an account's terms are fixed"):
         site.run("2024-02-01")
 
 

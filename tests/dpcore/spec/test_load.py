@@ -136,6 +136,7 @@ outputs: {path: releases}
         (("workload: {marginals: 2}", "strategy: {name: mwem, round: 3}"), "round:", "did you mean `rounds`"),
         (("workload: {marginals: 2}", "output: {rows: 0}"), "rows:", "`rows` must be `noisy` or a whole number"),
         (("workload: {marginals: 2}", "output: {rows: 1000000001}"), "rows:", "a whole number from 1 to 1,000,000,000"),
+        (("epsilon: 1.0", "epsilon: 1e9"), "epsilon:", "`epsilon` must be at most 1,000,000"),
         (("marginals: 2", "marginals: 0"), "marginals:", "must be a whole number from 1 to 8"),
         (("marginals: 2", "marginals: [[sex, age, sex]]"), "sex]]", "is listed twice"),
         (("min: 0, max: 100, bins: 4", "edges: [0, many]"), "many]", "`edges[1]` must be a number"),

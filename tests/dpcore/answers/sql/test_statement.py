@@ -30,6 +30,7 @@ from dpcore.answers.sql import QueryError, parse
 from dpcore.errors import UsageError
 from dpcore.models import FactoredModel
 from dpcore.resolutions import Resolutions
+from dpcore.universe import Universe
 from tests.dpcore.answers.malformed import HOSTILE, VALID, mutated
 from tests.dpcore.answers.releases import declared_universe
 
@@ -122,6 +123,34 @@ def test_a_mistake_is_named_with_its_place_and_its_remedy(sql: str, line: int, c
         parse(sql, UNIVERSE)
     assert (caught.value.line, caught.value.column) == (line, column)
     assert str(caught.value).startswith(f"line {line}, column {column}: ")
+
+
+@pytest.mark.parametrize(
+    ("sql", "column"),
+    [
+        ("select hours-per-week, count(*) from release group by 1", 8),
+        ("select avg(hours - per - week) from release", 12),
+        ("select count(*) from release where Hours-per-week > 40", 36),
+        ("select count(*) from release where sex = 'hours-per-week' and hours-per-week > 40", 63),
+    ],
+)
+def test_a_name_with_hyphens_is_to_be_quoted(sql: str, column: int) -> None:
+    universe = Universe({"hours-per-week": UNIVERSE.attributes["hours"], "sex": UNIVERSE.attributes["sex"]})
+    with pytest.raises(QueryError, match='write the column "hours-per-week" in double quotes') as caught:
+        parse(sql, universe)
+    assert caught.value.column == column
+    quoted = re.sub("(?<!')hours ?- ?per ?- ?week", '"hours-per-week"', sql, flags=re.IGNORECASE)
+    if "'" not in quoted:
+        parse(quoted, universe)
+
+
+def test_an_unknown_column_lists_those_that_there_are_if_they_are_few() -> None:
+    few = Universe({name: UNIVERSE.attributes[name] for name in ("age", "sex")})
+    with pytest.raises(QueryError, match=r"there is no column 'ages'; did you mean age\? The columns are age, sex$"):
+        parse("select ages from release", few)
+    many = Universe({f"q{number}": UNIVERSE.attributes["sex"] for number in range(13)})
+    with pytest.raises(QueryError, match=r"The release's card and its spec list all 13 columns$"):
+        parse("select ages from release", many)
 
 
 def outcome(sql: str, model: FactoredModel) -> str:

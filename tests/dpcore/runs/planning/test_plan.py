@@ -153,7 +153,7 @@ def test_without_an_account_the_usual_currency_is_assumed_and_said(
     workspace.open_account()
     workspace.write_spec(("dataset: visits", "dataset: others"))
     assert dpflow("plan", workspace.spec) == 0
-    assert "the ledger has no account 'others'" in capsys.readouterr().out
+    assert "there is no account 'others'; open it first, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("currency", [Currency.ZCDP, Currency.GDP])
