@@ -16,11 +16,12 @@ MOST_NAMED = 6
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """A release of a series, its columns and its blocks."""
+    """A release of a series, its columns and its blocks, and how many rows of each unit it counts."""
 
     folder: AnyPath
     universe: Universe
     blocks: tuple[TimeBlock, ...]
+    rows_per_unit: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,10 @@ class Choice:
     left_out: tuple[LeftOut, ...]
 
     def warnings(self, *, so: str) -> list[str]:
-        """Return a sentence for each reason why rows are missing. `so` says what follows if nobody has published them."""
+        """Return a sentence for each reason why rows are missing. `so` says what follows if nobody has published them.
+
+        Releases that count different numbers of rows of each unit lack different shares of the rows.
+        """
         told = [
             f"the rows of {named_blocks(each.blocks)} are missing: {one_line(each.folder.name)} has them, but was left out, because a newer "
             "release covers a part of its blocks"
@@ -58,6 +62,11 @@ class Choice:
         singles = named_blocks(name for name in nowhere if SPAN not in name)
         if nowhere:
             told.append(f"no release covers {', '.join(filter(None, [singles, *spans]))}, so {so}")
+        if len(limits := sorted({each.rows_per_unit for each in self.members})) > 1:
+            told.append(
+                f"some releases count at most {limits[0]:,} of the rows of a unit, others up to {limits[-1]:,}, so the counts of their blocks "
+                "cannot be compared; give all of them the same number as `max_rows_per_unit`"
+            )
         return told
 
 

@@ -172,7 +172,9 @@ def open_series(folder: str | AnyPath) -> Series | None:
         )
     calendar = _calendar(live[0])
     members = tuple(
-        Member(each.folder, universe_of(each.manifest, each.folder), _named(each, blocks, calendar))
+        Member(
+            each.folder, universe_of(each.manifest, each.folder), _named(each, blocks, calendar), blocks.rows_per_unit
+        )
         for each, blocks in zip(live, covered, strict=True)
         if blocks is not None
     )
@@ -184,6 +186,7 @@ class _Covered(BaseModel):
 
     by: str
     names: tuple[str, ...] = Field(min_length=1)
+    rows_per_unit: int = 1
 
 
 def _covered(release: Listed) -> _Covered | None:
@@ -191,7 +194,8 @@ def _covered(release: Listed) -> _Covered | None:
     privacy = release.manifest.get("privacy")
     told = privacy.get("blocks") if isinstance(privacy, dict) else None
     try:
-        return None if told is None else _Covered.model_validate(told)
+        most = privacy.get("max_rows_per_unit", 1) if isinstance(privacy, dict) else 1
+        return None if told is None else _Covered.model_validate({**told, "rows_per_unit": most})
     except ValidationError:
         raise _damaged(release) from None
 

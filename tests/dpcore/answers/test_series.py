@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.coverage_releases import seeded
 from dpcore import answer, open_release, open_series, synthesize
-from dpcore.answers.choice import named_blocks
+from dpcore.answers.choice import Choice, Member, named_blocks
 from dpcore.answers.merged import merge
 from dpcore.answers.release import Release
 from dpcore.answers.series import Series
@@ -30,7 +30,8 @@ from dpcore.release.manifest import Manifest
 from dpcore.release.verification import verify_release
 from dpcore.steward.releases import withdraw_release
 from dpcore.steward.verify import verify_ledger
-from dpcore.universe import Universe
+from dpcore.universe import Boolean, Universe
+from dpcore.universe.blocks import TimeBlock
 
 SPEC = """\
 dataset: visits
@@ -447,3 +448,14 @@ def test_months_that_start_from_the_month_before_say_so_and_so_does_their_sum(tm
     assert f"made with release {names['2024-01']}" in later["privacy"]["guarantee"]
     Manifest.model_validate(later)
     assert not verify_release(tmp_path / "later").problems
+
+
+def test_releases_that_count_different_numbers_of_rows_of_a_unit_are_no_series_to_compare() -> None:
+    universe = Universe({"smoker": Boolean()})
+    blocks = [TimeBlock(month, late=False, name=f"2024-{month:02}") for month in (1, 2)]
+    for limits, warned in (((4, 4), False), ((1, 64), True)):
+        members = [
+            Member(Path(each.name), universe, (each,), limit) for each, limit in zip(blocks, limits, strict=True)
+        ]
+        told = Choice(tuple(members), (), ()).warnings(so="")
+        assert ["at most 1 of the rows of a unit, others up to 64" in each for each in told] == [True] * warned
