@@ -43,8 +43,8 @@ def opening_command(declaration: Declaration, *, name: str | None = None) -> str
     # Replacing a unit may touch two blocks, which both pay.
     double = calendar is not None and privacy.neighbours is Neighbours.REPLACE_ONE
     return (
-        f"dpflow ledger open {name or spec.dataset} --epsilon {privacy.epsilon * (2 if double else 1):.15g} "
-        f"--delta {privacy.delta:.15g} --unit {shlex.quote(privacy.unit)} --neighbours {privacy.neighbours.value}{blocks}"
+        f"dpflow ledger open {name or spec.dataset} --epsilon {privacy.epsilon * (2 if double else 1)!r} "
+        f"--delta {privacy.delta!r} --unit {shlex.quote(privacy.unit)} --neighbours {privacy.neighbours.value}{blocks}"
     )
 
 
@@ -70,7 +70,7 @@ def paying_account(ledger: Ledger, declaration: Declaration) -> Account:
     pure = account.currency is Currency.PURE
     if pure != (spec.privacy.delta == 0):
         kind = "pure epsilon, with delta 0" if pure else f"{account.currency}, with a delta above 0"
-        told = f"the spec says `delta: {spec.privacy.delta:g}`, but account {account.name} is kept in {kind}"
+        told = f"the spec says `delta: {wording.at_most(spec.privacy.delta)}`, but account {account.name} is kept in {kind}"
         raise _other_terms(told, declaration, names=names)
     if other := _other_blocks(account, declaration.calendar):
         raise _other_terms(other, declaration, names=names)
