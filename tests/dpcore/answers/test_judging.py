@@ -38,7 +38,7 @@ def test_the_bars_of_a_column_have_all_rows(kinds: Release, judged: Judgement) -
         assert all(each.low <= each.value <= each.high for each in column.counts)
     by_name = {each.name: each for each in judged.portrait.columns}
     assert [each.label for each in by_name["sex"].counts] == ["F", "M", "missing"]
-    assert [each.label for each in by_name["age"].counts][:2] == ["0 to 25", "25 to 50"]
+    assert [each.label for each in by_name["age"].counts][:2] == ["0 to 24", "25 to 49"]
     assert [each.apart for each in by_name["age"].counts][-2:] == [False, True]
     assert by_name["grade"].counts[-1].label == "other"
 
