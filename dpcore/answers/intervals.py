@@ -6,12 +6,13 @@ together, errors are larger than the replicates know: by how much, the release's
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import NormalDist
 
 import numpy as np
+import numpy.typing as npt
 
 from dpcore.answers.direct import Direct, Measured
 from dpcore.answers.ensemble import Ensemble
@@ -20,6 +21,7 @@ from dpcore.answers.merging import Merging
 from dpcore.answers.query import Aggregate, Count, Mean, Number, Quantile, Query, Sum, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import make_uncertainty
+from dpcore.answers.tilting import Resolved
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 
@@ -51,12 +53,28 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """A number of each group, the ends of its interval, and its basis."""
+    """A number of each group, the ends of its interval, and its basis.
+
+    Attributes:
+        value: The number of each group.
+        low: The lower end of its interval.
+        high: The upper end.
+        basis: What the number is based on.
+        inferred: Groups whose interval is mostly about values within cells, where only the whole table was measured: `model` at best.
+    """
 
     value: Weights
     low: Weights
     high: Weights
     basis: Basis
+    inferred: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def bases(self) -> list[Basis]:
+        """The basis of each group."""
+        if self.inferred is None or self.basis is not Basis.MEASURED:
+            return [self.basis] * len(self.value)
+        return [Basis.MODEL if each else self.basis for each in self.inferred.tolist()]
 
 
 @dataclass(frozen=True)
@@ -107,18 +125,64 @@ class Intervals:
         basis, factor = self._judged(merging, aggregates(number))
         if isinstance(number, Count):
             return self._of_count(merging, number, value, differences, Judged(basis, factor, level))
-        squares = np.mean(differences**2, axis=0)
         clumps = max(CLUMPS, self._known.scale.unmeasured) if factor >= APART else 0.0
-        if clumps and isinstance(number, Mean | Sum):
-            squares = squares + clumps * self.ensemble.sampling_variance(merging, number)
         errors = student(level, len(differences)) * OTHERS_WIDER * self._of_parts(factor)
-        half = errors * np.sqrt(squares)
+        resolved = self._resolved(merging, number)
+        if resolved:
+            return self._of_tilted(merging, number, value, resolved, basis=basis, errors=errors, clumps=clumps)
+        half = errors * np.sqrt(self._squares(merging, number, differences, clumps))
         low, high = value - half, value + half
         if isinstance(number, Quantile):
             ends = self.ensemble.quantile_ends(merging, number, errors, clumps=clumps)
             low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
         value, low, high = _within_range(merging, number, (value, low, high))
         return Interval(value, low, high, basis)
+
+    def _squares(self, merging: Merging, number: Number, differences: Weights, clumps: float) -> Weights:
+        squares: Weights = np.mean(differences**2, axis=0)
+        if clumps and isinstance(number, Mean | Sum):
+            squares = squares + clumps * self.ensemble.sampling_variance(merging, number)
+        return squares
+
+    def _of_tilted(
+        self,
+        merging: Merging,
+        number: Number,
+        value: Weights,
+        resolved: Mapping[Aggregate, Resolved],
+        *,
+        basis: Basis,
+        errors: float,
+        clumps: float,
+    ) -> Interval:
+        """Return the interval of a number of groups whose values within cells were not measured.
+
+        It lies around the number that tilted groups would have. The number itself stays the model's, and inside the interval.
+        """
+        tilted = self.ensemble.tilted(merging, number, resolved, errors=errors)
+        half = errors * np.sqrt(self._squares(merging, number, tilted.differences, clumps))
+        low, high = tilted.value - half, tilted.value + half
+        if isinstance(number, Quantile):
+            ends = self.ensemble.quantile_ends(merging, number, errors, clumps=clumps, resolved=resolved[number])
+            low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
+        below, above = tilted.value - low, high - tilted.value
+        low, high = tilted.value - np.hypot(below, tilted.below), tilted.value + np.hypot(above, tilted.above)
+        within = np.abs(tilted.value - value) + np.maximum(tilted.below, tilted.above)
+        inferred = within > np.maximum(below, above)
+        low, high = np.minimum(low, value), np.maximum(high, value)
+        value, low, high = _within_range(merging, number, (value, low, high))
+        return Interval(value, low, high, basis, inferred)
+
+    def _resolved(self, merging: Merging, number: Number) -> dict[Aggregate, Resolved]:
+        """Return the measured cells of each aggregate whose groups depend on how values lie within cells."""
+        found: dict[Aggregate, Resolved] = {}
+        for each in aggregates(number):
+            if isinstance(each, Count) or not self.ensemble.has_leaves(each.column):
+                continue
+            others = [axis for axis in merging.rows(each).axes if axis != each.column]
+            if others:
+                found[each] = Resolved(*self._measured.cells_with(each.column, others))
+        return found
 
     def _of_count(
         self, merging: Merging, number: Count, value: Weights, differences: Weights, judged: Judged
