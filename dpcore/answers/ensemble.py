@@ -12,7 +12,7 @@ from dpcore.answers.merging import Merged, Merging, stacked, summed
 from dpcore.answers.query import Aggregate, Count, Mean, Number, Quantile, Query, Sum, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import seed_of
-from dpcore.answers.spreads import TreeNoise, noisy, skewed, varies
+from dpcore.answers.spreads import TreeNoise, noisy, skewed, varies, with_hidden
 from dpcore.answers.tilting import Resolved, Tilting, Valued
 from dpcore.answers.uncertainty import Fit, Uncertainty
 from dpcore.models import Model
@@ -123,6 +123,26 @@ class Ensemble:
             number: each[2:] - each[1] for number, each in every.items()
         }
 
+    def hidden(self, merging: Merging) -> dict[Number, Weights]:
+        """Return by how much each number would change if the trees of its columns had lost as many rows as they may.
+
+        There is none for a query that does not depend on how values lie within cells.
+        """
+        spreads: dict[int, list[Spread | None]] = {}
+        for column in self._matters_within(merging):
+            name = self._release.universe.names[column]
+            attribute = self._release.universe.attributes[name]
+            if isinstance(attribute, Fine) and name in self._leaf_noise:
+                spreads[column] = [None, with_hidden(spread_of(attribute), attribute, self._leaf_noise[name])]
+        if not spreads:
+            return {}
+        _, marginal = self._marginals(merging)[0]
+        found = merging.varied(spreads).evaluate(lambda axes: np.repeat(marginal(axes)[:1], 2, axis=0))
+        return {
+            number: np.nan_to_num(np.subtract(*np.broadcast_to(each, (2, merging.groups))[::-1]))
+            for number, each in found.items()
+        }
+
     def tilted(
         self, merging: Merging, number: Number, resolved: Mapping[Aggregate, Resolved], *, errors: float
     ) -> Tilted:
@@ -135,7 +155,9 @@ class Ensemble:
             errors: How many standard errors.
         """
         spreads = {column: self._spreads_of(column) for column in self._matters_within(merging)}
-        found, first = [], {}
+        found: list[Weights] = []
+        first: dict[Aggregate, Weights] = {}
+        moved: list[tuple[Aggregate, dict[int, Weights]]] = []
         for some, marginal in self._marginals(merging):
             varied = merging.varied({column: each[some.start : some.stop] for column, each in spreads.items()})
             tilting = {
@@ -154,7 +176,12 @@ class Ensemble:
                 moved = [(each, {sign: one.moved(sign * errors) for sign in (-1, 1)}) for each, one in tilting.items()]
         every = np.concatenate(found)
         ends = [
-            [combined(number, {**first, each: by[sign]}.__getitem__, groups=merging.groups, overall=first.__getitem__) for sign in (-1, 1)]
+            [
+                combined(
+                    number, {**first, each: by[sign]}.__getitem__, groups=merging.groups, overall=first.__getitem__
+                )
+                for sign in (-1, 1)
+            ]
             for each, by in moved
         ]
         below = np.sqrt(np.sum([np.minimum(np.minimum(*pair) - every[0], 0.0) ** 2 for pair in ends], axis=0))
@@ -242,9 +269,7 @@ class Ensemble:
             for replicate in range(1, 1 + len(self._known.replicates)):
                 rng = np.random.default_rng([self._seed, replicate, column])
                 found.append(
-                    noisy(usual, attribute, noise, rng)
-                    if isinstance(attribute, Fine) and noise
-                    else skewed(usual, rng)
+                    noisy(usual, attribute, noise, rng) if isinstance(attribute, Fine) and noise else skewed(usual, rng)
                 )
             self._spreads[column] = found
         return self._spreads[column]

@@ -7,7 +7,7 @@ together, errors are larger than the replicates know: by how much, the release's
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
 
@@ -36,19 +36,29 @@ ONE_ROW = 1.0  # is added to variances before their logarithms are averaged: nob
 IN_PAIRS, APART, UNCONNECTED = 1.2, 1.5, 2.0  # factors for columns that were not measured together
 SUM_WIDER = 1.1  # of a sum of releases, whose fits leave less noise and the same structure: docs/decisions/0059
 SAME_NOISE = 0.5  # a noisy sum adds this part of what an independent one would, since the model has seen the same noise
+HIDDEN_LEVEL = 0.95  # an interval of this level includes all rows that a tree may have lost, unless they are many
 MOST_LEVEL = 0.9999
 
 
 class Basis(StrEnum):
     """What a number is based on, from the best to the worst.
 
-    `measured`: one noisy measurement covers all of its columns. `model`: the model infers it from several measurements. `guess`: no
-    measurement connects its columns, so they are taken to be independent.
+    `measured`: one noisy measurement covers all of its columns. `model`: the model infers it from several measurements, or mostly from how
+    values lie within cells. `guess`: no measurement connects its columns, so they are taken to be independent.
     """
 
     MEASURED = "measured"
     MODEL = "model"
     GUESS = "guess"
+
+
+def worst_of(bases: Iterable[Basis]) -> Basis:
+    """Return the worst of some bases.
+
+    >>> worst_of([Basis.MODEL, Basis.MEASURED])
+    <Basis.MODEL: 'model'>
+    """
+    return max(bases, key=list(Basis).index, default=Basis.MEASURED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +96,15 @@ class Judged:
     level: float
 
 
+@dataclass(frozen=True)
+class Doubt:
+    """The basis of a mean, sum or quantile, how many standard errors its interval extends, and the clumps in which rows may come."""
+
+    basis: Basis
+    errors: float
+    clumps: float
+
+
 class Intervals:
     """Makes the intervals of a release's numbers. Keep it for several queries, since it keeps models and marginals.
 
@@ -117,6 +136,9 @@ class Intervals:
             number: self._interval(merging, number, value, differences[number], level)
             for number, value in values.items()
         }
+        scale = _normal(level) / _normal(HIDDEN_LEVEL)
+        for number, change in self.ensemble.hidden(merging).items():
+            found[number] = _with_hidden(merging, number, found[number], scale * change)
         return merging, found
 
     def _interval(
@@ -129,7 +151,7 @@ class Intervals:
         errors = student(level, len(differences)) * OTHERS_WIDER * self._of_parts(factor)
         resolved = self._resolved(merging, number)
         if resolved:
-            return self._of_tilted(merging, number, value, resolved, basis=basis, errors=errors, clumps=clumps)
+            return self._of_tilted(merging, number, value, resolved, Doubt(basis, errors, clumps))
         half = errors * np.sqrt(self._squares(merging, number, differences, clumps))
         low, high = value - half, value + half
         if isinstance(number, Quantile):
@@ -150,20 +172,19 @@ class Intervals:
         number: Number,
         value: Weights,
         resolved: Mapping[Aggregate, Resolved],
-        *,
-        basis: Basis,
-        errors: float,
-        clumps: float,
+        doubt: Doubt,
     ) -> Interval:
         """Return the interval of a number of groups whose values within cells were not measured.
 
         It lies around the number that tilted groups would have. The number itself stays the model's, and inside the interval.
         """
-        tilted = self.ensemble.tilted(merging, number, resolved, errors=errors)
-        half = errors * np.sqrt(self._squares(merging, number, tilted.differences, clumps))
+        tilted = self.ensemble.tilted(merging, number, resolved, errors=doubt.errors)
+        half = doubt.errors * np.sqrt(self._squares(merging, number, tilted.differences, doubt.clumps))
         low, high = tilted.value - half, tilted.value + half
         if isinstance(number, Quantile):
-            ends = self.ensemble.quantile_ends(merging, number, errors, clumps=clumps, resolved=resolved[number])
+            ends = self.ensemble.quantile_ends(
+                merging, number, doubt.errors, clumps=doubt.clumps, resolved=resolved[number]
+            )
             low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
         below, above = tilted.value - low, high - tilted.value
         low, high = tilted.value - np.hypot(below, tilted.below), tilted.value + np.hypot(above, tilted.above)
@@ -171,7 +192,7 @@ class Intervals:
         inferred = within > np.maximum(below, above)
         low, high = np.minimum(low, value), np.maximum(high, value)
         value, low, high = _within_range(merging, number, (value, low, high))
-        return Interval(value, low, high, basis, inferred)
+        return Interval(value, low, high, doubt.basis, inferred)
 
     def _resolved(self, merging: Merging, number: Number) -> dict[Aggregate, Resolved]:
         """Return the measured cells of each aggregate whose groups depend on how values lie within cells."""
@@ -258,6 +279,19 @@ def _combined(
     half = errors * np.sqrt((1 - SAME_NOISE * weight) * variances)
     half = np.where(known, np.minimum(half, normal * np.sqrt(sums)), half)
     return np.minimum(centre - half, value), np.maximum(centre + half, value)
+
+
+def _with_hidden(prepared: Prepared, number: Number, found: Interval, change: Weights) -> Interval:
+    """Extend an interval to the side to which rows that a tree has lost would move its number."""
+    low = found.value - np.hypot(found.value - found.low, np.minimum(change, 0.0))
+    high = found.value + np.hypot(found.high - found.value, np.maximum(change, 0.0))
+    if isinstance(number, Count):
+        low = np.maximum(low, 0.0)
+    _, low, high = _within_range(prepared, number, (found.value, low, high))
+    inferred = found.inferred
+    if inferred is not None:
+        inferred = inferred | (np.abs(change) > np.maximum(found.value - found.low, found.high - found.value))
+    return replace(found, low=low, high=high, inferred=inferred)
 
 
 def _within_range(prepared: Prepared, number: Number, numbers: Sequence[Weights]) -> Sequence[Weights]:

@@ -4,18 +4,19 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from dpcore.descent.partitions import FARTHER, STANDS_OUT
+from dpcore.descent.partitions import DOUBT, FARTHER, STANDS_OUT
 from dpcore.descent.tree import even_parts
 from dpcore.models.model import Weights
 from dpcore.universe import Attribute
 from dpcore.universe.fine_days import FineDays
 from dpcore.universe.leaves import Fine, Leaves
-from dpcore.universe.spread import Segments, Spread
+from dpcore.universe.spread import Indices, Segments, Spread
 from dpcore.universe.temporal import CalendarColumn
 
 SKEW = 0.8  # the usual difference between the two halves of a declared bin, as a share of its rows
-HIDDEN = 1.0  # rows that a tree has not found in nodes that do not stand out, in standard deviations of the sum of these nodes
+HIDDEN = DOUBT  # the most rows that a tree loses in nodes that do not stand out, in standard deviations of the sum of these nodes
 MOST_HIDDEN = 0.5  # of the rows of a node
 
 
@@ -49,49 +50,48 @@ def skewed(spread: Spread, rng: np.random.Generator) -> Spread:
 
 
 def noisy(spread: Spread, attribute: Fine, noise: TreeNoise, rng: np.random.Generator) -> Spread:
-    """Return a spread of leaves with fresh noise.
-
-    A leaf's estimate was clipped at zero, so its error is at most about its size. But rows in leaves that do not stand out of the noise were
-    given to those that do, so all replicates find some of them again.
-    """
+    """Return a spread of leaves with fresh noise. A leaf's estimate was clipped at zero, so its error is at most about its size."""
     segments, leaves = spread.segments, attribute.leaves
     if leaves is None:
         return spread
     held = np.array(leaves.masses, dtype=np.float64) / 1000
-    if isinstance(attribute, FineDays):  # its segments are times of the week, too
-        bounds = np.searchsorted(np.array([*leaves.starts, leaves.size]), attribute.cell_bounds)
-        in_cell = np.add.reduceat(np.append(held, 0.0), bounds[:-1]) if len(bounds) > 1 else held.sum(keepdims=True)
-        counts = segments.mass * np.maximum(in_cell[segments.cell], 1.0)
-        varied = _with_noise(counts, noise, rng)
-        return _with(spread, Segments.of(segments.low, segments.high, segments.cell, np.maximum(varied, 1e-9)))
-    starts = np.array(leaves.starts, dtype=np.int64)
-    cell = np.searchsorted(attribute.cell_bounds, starts, side="right") - 1
-    varied = _with_hidden(leaves, _with_noise(held, noise, rng), noise, rng)
-    empty = np.bincount(cell, weights=varied, minlength=attribute.cells) <= 0
-    widths = np.diff(np.append(starts, leaves.size))
-    varied = np.where(empty[cell], widths, varied)
-    low = starts + spread.bounds[0]
-    return _with(spread, Segments.of(low, low + widths, cell, varied))
-
-
-def _with_noise(counts: Weights, noise: TreeNoise, rng: np.random.Generator) -> Weights:
+    bounds = np.searchsorted(np.array([*leaves.starts, leaves.size]), attribute.cell_bounds)
+    in_cell = np.add.reduceat(np.append(held, 0.0), bounds[:-1]) if len(bounds) > 1 else held.sum(keepdims=True)
+    counts = segments.mass * np.maximum(in_cell[segments.cell], 1.0)
     error = np.minimum(noise.deviation, counts / 2)
-    return np.maximum(counts + rng.normal(0.0, 1.0, len(counts)) * error, 0.0)
+    varied = np.maximum(counts + rng.normal(0.0, 1.0, len(counts)) * error, 1e-9)
+    return _with(spread, Segments.of(segments.low, segments.high, segments.cell, varied))
 
 
-def _with_hidden(leaves: Leaves, counts: Weights, noise: TreeNoise, rng: np.random.Generator) -> Weights:
-    """Add rows to the leaves that do not stand out, which their siblings lose.
+def with_hidden(spread: Spread, attribute: Fine, noise: TreeNoise) -> Spread:
+    """Return a spread of leaves that has the most rows that its tree may have lost: in leaves that do not stand out of the noise."""
+    leaves = attribute.leaves
+    if leaves is None or isinstance(attribute, FineDays):  # the segments of days are times of the week, too
+        return spread
+    starts = np.array(leaves.starts, dtype=np.int64)
+    widths = np.diff(np.append(starts, leaves.size))
+    cell = np.searchsorted(attribute.cell_bounds, starts, side="right") - 1
+    rows = _rows_with_hidden(leaves, noise)
+    empty = np.bincount(cell, weights=rows, minlength=attribute.cells) <= 0
+    low = starts + spread.bounds[0]
+    return _with(spread, Segments.of(low, low + widths, cell, np.where(empty[cell], widths, rows)))
+
+
+def _rows_with_hidden(leaves: Leaves, noise: TreeNoise) -> Weights:
+    """Return the rows of leaves, with more in those that do not stand out, and fewer in their siblings.
 
     A tree gives the rows of such leaves to their siblings, unless all of them together stand out (`descent.partitions.divide`). So a long
     tail is lost, and no fresh noise around the leaves would show that.
     """
     starts = np.array(leaves.starts, dtype=np.int64)
-    widths, found = np.diff(np.append(starts, leaves.size)), counts.copy()
+    widths, found = np.diff(np.append(starts, leaves.size)), np.array(leaves.masses, dtype=np.float64) / 1000
     parts = even_parts(leaves.size)
     of_level = [math.prod(parts[level + 1 :]) for level in range(len(parts))]
     level = (np.array(of_level)[:, None] > widths).sum(axis=0)
-    deviations = noise.deviation / np.sqrt(np.maximum(noise.levels - level, 1))  # a node that is not split is counted at every level
-    light = np.array(leaves.masses) / 1000 < STANDS_OUT * deviations
+    deviations = noise.deviation / np.sqrt(
+        np.maximum(noise.levels - level, 1)
+    )  # a node that is not split is counted at every level
+    light = found < STANDS_OUT * deviations
     for at in range(int(level.max()), -1, -1):
         parent = starts // (of_level[at - 1] if at else leaves.size)
         own = light & (level == at)
@@ -99,7 +99,7 @@ def _with_hidden(leaves: Leaves, counts: Weights, noise: TreeNoise, rng: np.rand
         count = np.bincount(parent, weights=own)
         rows = np.bincount(parent, weights=found)
         variance = np.bincount(parent, weights=np.where(own, deviations**2, 0.0))
-        hidden = HIDDEN * np.abs(rng.normal(0.0, 1.0, len(count))) * np.sqrt(variance)
+        hidden = HIDDEN * np.sqrt(variance)
         hidden = np.where(count > 0, np.minimum(hidden, MOST_HIDDEN * rows), 0.0)
         weights = np.where(own, widths * _nearness(starts, widths, own, parent, of_level[at]), 0.0)
         total = np.bincount(parent, weights=weights)
@@ -109,7 +109,9 @@ def _with_hidden(leaves: Leaves, counts: Weights, noise: TreeNoise, rng: np.rand
     return found
 
 
-def _nearness(starts: Weights, widths: Weights, own: Weights, parent: Weights, width: int) -> Weights:
+def _nearness(
+    starts: Indices, widths: Indices, own: npt.NDArray[np.bool_], parent: npt.NDArray[np.intp], width: int
+) -> Weights:
     """Return the density that is expected of each leaf that does not stand out: it falls with the distance from the nearest that does."""
     large = np.flatnonzero(~own)
     if not len(large):
@@ -121,7 +123,9 @@ def _nearness(starts: Weights, widths: Weights, own: Weights, parent: Weights, w
     for near in (large[before], large[after]):
         gap = np.maximum(np.abs(middle - middle[near]) - (widths + widths[near]) / 2, 0.0)
         away = np.where(parent[near] == parent, np.minimum(away, gap), away)
-    found: Weights = np.where(np.isinf(away), 1.0, FARTHER ** np.minimum(np.where(np.isinf(away), 0.0, away) / width, 60.0))
+    found: Weights = np.where(
+        np.isinf(away), 1.0, FARTHER ** np.minimum(np.where(np.isinf(away), 0.0, away) / width, 60.0)
+    )
     return found
 
 

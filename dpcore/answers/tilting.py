@@ -81,7 +81,9 @@ class Tilting:
             shares = np.full(len(masses), self.number.share)
             return quantiles(column, masses, shares, slopes=self._across(at, slope))
         inside = column.ascending
-        sums = (masses * (column.means[inside] + column.deviations[inside] * shift(self._across(at, slope)))).sum(axis=1)
+        sums = (masses * (column.means[inside] + column.deviations[inside] * shift(self._across(at, slope)))).sum(
+            axis=1
+        )
         return sums if isinstance(self.number, Sum) else mean_of(sums, masses.sum(axis=1))
 
     def _masses(self, at: int, slope: Weights) -> Weights:
@@ -120,7 +122,10 @@ class Tilting:
         """The rows of all groups in each piece, by each model."""
         inside = self.columns[0].ascending
         return np.stack(
-            [rows[column.cell[inside]] * column.share[inside] for rows, column in zip(self.whole, self.columns, strict=True)]
+            [
+                rows[column.cell[inside]] * column.share[inside]
+                for rows, column in zip(self.whole, self.columns, strict=True)
+            ]
         )
 
     @cached_property
@@ -197,5 +202,8 @@ class Tilting:
         column, inside = self.columns[at], self.columns[at].ascending
         means, deviations = column.means[inside], column.deviations[inside]
         middle = (self._pieces[at] * means) @ self._chosen / self._all[at]
-        squares = (self._pieces[at] * ((means - middle[self._measured]) ** 2 + deviations**2)) @ self._chosen / self._all[at]
-        return np.sqrt(np.maximum(squares, 0.0))
+        squares = (
+            (self._pieces[at] * ((means - middle[self._measured]) ** 2 + deviations**2)) @ self._chosen / self._all[at]
+        )
+        found: Weights = np.sqrt(np.maximum(squares, 0.0))
+        return found

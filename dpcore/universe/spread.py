@@ -104,9 +104,7 @@ class Spread:
     def _moments(self) -> dict[int, Floats]:
         """The sums of values, and of their squares, before each segment."""
         low, high, mass = self.segments.low, self.segments.high, self.segments.mass
-        return {
-            power: np.concatenate([[0.0], np.cumsum(mass * self._mean(low, high, power))[:-1]]) for power in (1, 2)
-        }
+        return {power: np.concatenate([[0.0], np.cumsum(mass * self._mean(low, high, power))[:-1]]) for power in (1, 2)}
 
     def _mean(self, low: npt.NDArray[Any], high: npt.NDArray[Any], power: int) -> Floats:
         """Return the mean value, or the mean square, of the places from `low` to before `high`. Values are linear in places."""
