@@ -1,7 +1,7 @@
 """Measure how often the intervals of answers contain the truth: `python -m benchmarks.coverage --data adult7 --releases 8 --json`.
 
-Releases are made with seeded noise. Each is then asked random counts over one to four columns, and means, sums and medians. The truth is
-known, since these tables are not private. Three obvious methods are tested in the same way, as controls: the standard deviation of the
+Releases are made with seeded noise. Each is then asked random counts over one to four columns, and means, sums, medians and 0.9 quantiles. The
+truth is known, since these tables are not private. Three obvious methods are tested in the same way, as controls: the standard deviation of the
 replicates, the model corrected by their bias, and errors of marginals that were left out.
 
 `--keep FOLDER` keeps the releases, so that other questions can be asked without making them again. `--kept FOLDER` asks all that are there.

@@ -35,10 +35,11 @@ from dpcore.errors import UsageError
 from dpcore.models.fitting import Transcript
 from dpcore.universe import Attribute, Integer
 from dpcore.universe import Number as NumberAttribute
+from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import category_values
 from dpcore.universe.spreading import spread_of
 
-KINDS = ("count", "mean", "sum", "median")
+KINDS = ("count", "mean", "sum", "median", "q90")
 NORMAL = 1.96
 MOST_CELLS = 1 << 20  # of the columns of a question
 NUMBERS_OF_COLUMNS = (0.1, 0.3, 0.4, 0.2)  # the shares of questions over one, two, three and four columns
@@ -53,7 +54,11 @@ RECTANGLES = 30
 
 @dataclass(frozen=True)
 class Record:
-    """An interval and the truth. `direct` is the half width of the noisy sum, if a measurement covers the count."""
+    """An interval and the truth.
+
+    `direct` is the half width of the noisy sum, if a measurement covers the count. `within` tells a mean, sum or quantile of a column at full
+    resolution under a condition on another column: it depends on how a group's values lie within cells.
+    """
 
     name: dict[str, Any]
     kind: str
@@ -63,6 +68,7 @@ class Record:
     value: float
     half: float
     direct: float | None
+    within: bool
     covered: bool
     controls: dict[str, bool]
 
@@ -96,7 +102,7 @@ def ask(  # noqa: PLR0913  all that a comparison depends on
     records: list[Record] = []
     milliseconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
     intervals.of(Query((Output("x", Count()),)), level=0.95)  # loads all models
-    for kind in ["count"] * questions + [*KINDS[1:]] * (questions // 6):
+    for kind in ["count"] * questions + [*KINDS[1:]] * (questions // 8):
         condition, kept, columns = truth.condition(rng)
         wanted = truth.number(kind, condition, kept, rng)
         if wanted is None:
@@ -130,6 +136,7 @@ def ask(  # noqa: PLR0913  all that a comparison depends on
                 float(found.value[0]),
                 (high - low) / 2,
                 direct,
+                _is_within(release, intervals, query, asked),
                 covered,
                 controls,
             )
@@ -138,6 +145,13 @@ def ask(  # noqa: PLR0913  all that a comparison depends on
     return Asked(
         name, records, {"uncertainty_of_measurements": size["uncertainty"] / size["measurements"]}, milliseconds
     )
+
+
+def _is_within(release: Release, intervals: Intervals, query: Query, asked: Number) -> bool:
+    if isinstance(asked, Count) or not isinstance(asked, Mean | Sum | Quantile):
+        return False
+    attribute = release.universe.attributes[release.universe.names[asked.column]]
+    return isinstance(attribute, Fine) and len(intervals.ensemble.merging(query).rows(asked).axes) > 1
 
 
 def _controls(
@@ -203,7 +217,8 @@ class Truth:
                 return Mean(column, where), float(values.mean())
             case "sum":
                 return Sum(column, where), float(values.sum())
-        return Quantile(column, 0.5, where), float(np.median(values))
+        share = 0.5 if kind == "median" else 0.9
+        return Quantile(column, share, where), float(np.quantile(values, share))
 
     def _values(self, column: int) -> npt.NDArray[np.float64]:
         """Return the true numbers of a column, clipped as declared."""

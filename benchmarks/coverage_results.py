@@ -25,8 +25,11 @@ def summary(asked: Sequence[Asked]) -> dict[str, Any]:
             f"{key} {value}": _covered(some) | {"half_width_of_direct": _ratio(some)}
             for key, value, some in _strata(counts)
         },
-        "other_numbers": {
-            kind: _covered([each for each in records if each.kind == kind]) for kind in ("mean", "sum", "median")
+        "other_numbers": {kind: _covered([each for each in records if each.kind == kind]) for kind in KINDS[1:]}
+        | {
+            f"{kind} of groups at full resolution": _covered([each for each in some if each.kind == kind])
+            for some in [[each for each in records if each.within]]
+            for kind in sorted({each.kind for each in some}, key=KINDS.index)
         },
         "half_width": float(np.mean([each.half for each in counts])),
         "half_width_of_direct": _ratio(counts),

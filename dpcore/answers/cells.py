@@ -23,6 +23,9 @@ from dpcore.universe import Attribute
 from dpcore.universe.spread import Spread, category_values, null_codes
 from dpcore.universe.spreading import spread_of
 
+SAME = 1e-6
+"""Values that differ by less, as a share of their size, are one value."""
+
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
@@ -107,6 +110,17 @@ class Column:
         moments = self.spread.moment_below(self.ends) - self.spread.moment_below(self.start)
         means: Floats = np.divide(moments, self.share, out=np.zeros(self.pieces), where=(self.share > 0) & ~self.null)
         return means
+
+    @cached_property
+    def deviations(self) -> Floats:
+        """The standard deviation of the values of each piece of a column of numbers; 0 where there is none."""
+        if self.spread is None or self.is_moment:
+            return np.zeros(self.pieces)
+        squares = self.spread.moment_below(self.ends, power=2) - self.spread.moment_below(self.start, power=2)
+        found = np.divide(squares, self.share, out=np.zeros(self.pieces), where=(self.share > 0) & ~self.null)
+        deviations = np.sqrt(np.maximum(found - self.means**2, 0.0))
+        deviations[deviations < SAME * np.abs(self.means)] = 0.0  # rounding errors of a single value
+        return deviations
 
     @cached_property
     def ascending(self) -> Indices:

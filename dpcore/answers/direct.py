@@ -1,7 +1,7 @@
 """Which measurements cover a number, and counts summed from noisy measurements directly, without a model."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -53,6 +53,21 @@ class Measured:
     def in_pairs(self, axes: Axes) -> bool:
         """Return whether each pair of these columns was measured together, cell by cell."""
         return all(pair in self._pairs for pair in combinations(sorted(axes), 2))
+
+    def cells_with(self, column: int, others: Iterable[int]) -> tuple[Groups, bool]:
+        """Return the cells of a column in which it was measured together with other columns, and whether it was with each of them.
+
+        Of several measurements with one other column, the finest counts. Of several other columns, the one that was measured most coarsely.
+        """
+        versions, found, every = self._resolutions.versions(column), [column], True
+        for other in others:
+            together = [axes[column] for _, axes in self._whole if column in axes and other in axes]
+            kept = [versions.index(axis) for axis in together if axis in versions]
+            every = every and bool(kept)
+            if kept:
+                found.append(versions[min(kept)])
+        coarsest = max(found, key=versions.index)
+        return self._resolutions.groups(column, coarsest), every
 
     def covers(self, merging: Merging, axes: Axes) -> bool:
         """Return whether a measurement covers a query's classes of some columns: it has them all, and separates what the query does."""

@@ -1,31 +1,48 @@
 """Evaluate a query on all replicates of a release: each has its own model, and its own distribution of values within cells."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 
-from dpcore.answers.evaluate import Marginal, quantiles
+from dpcore.answers.evaluate import Marginal, combined, quantiles
 from dpcore.answers.merging import Merged, Merging, stacked, summed
-from dpcore.answers.query import Count, Mean, Number, Quantile, Query, Sum, aggregates
+from dpcore.answers.query import Aggregate, Count, Mean, Number, Quantile, Query, Sum, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import seed_of
+from dpcore.answers.spreads import TreeNoise, noisy, skewed, varies, with_hidden
+from dpcore.answers.tilting import Resolved, Tilting, Valued
 from dpcore.answers.uncertainty import Fit, Uncertainty
 from dpcore.models import Model
 from dpcore.models.model import Weights
 from dpcore.resolutions import Groups
-from dpcore.universe import Attribute
 from dpcore.universe.leaves import Fine
-from dpcore.universe.spread import Segments, Spread
+from dpcore.universe.spread import Spread
 from dpcore.universe.spreading import spread_of
-from dpcore.universe.temporal import CalendarColumn
 from dpcore.workload import Axes
 
 KEPT_BYTES = 1 << 29  # of all models together; if they are larger, they are built again for every new set of columns
-SKEW = 0.8  # the usual difference between the two halves of a declared bin, as a share of its rows
 BYTES = 8
 MOST_AT_ONCE = 1 << 22  # cells of the models that are evaluated together
+
+
+@dataclass(frozen=True, eq=False)
+class Tilted:
+    """A number whose groups are tilted within cells.
+
+    Attributes:
+        value: The number by the released model.
+        differences: Its differences from the pilot's in each replicate.
+        below: How far it may be below that, because it is uncertain how values lie within cells.
+        above: How far it may be above that.
+    """
+
+    value: Weights
+    differences: Weights
+    below: Weights
+    above: Weights
 
 
 class Ensemble:
@@ -39,6 +56,7 @@ class Ensemble:
         self._known = known
         self._kept: dict[Axes, Weights] = {}
         self._parts: dict[range, Merged] = {}
+        self._whole: dict[tuple[int, range], Weights] = {}
         self._spreads: dict[int, list[Spread | None]] = {}
 
     def keep(self, sets: Iterable[Axes]) -> None:
@@ -79,6 +97,11 @@ class Ensemble:
         parts = [range(start, min(start + step, count)) for start in range(0, count, step)]
         return [(some, partial(merging.marginal, self._part(some))) for some in parts]
 
+    def has_leaves(self, column: int) -> bool:
+        """Return whether a tree has measured how the values of a column lie within its cells."""
+        attribute = self._release.universe.attributes[self._release.universe.names[column]]
+        return isinstance(attribute, Fine) and attribute.leaves is not None
+
     def merging(self, query: Query) -> Merging:
         """Return a query made ready for this release."""
         return Merging(query, self._release.universe)
@@ -100,6 +123,82 @@ class Ensemble:
             number: each[2:] - each[1] for number, each in every.items()
         }
 
+    def hidden(self, merging: Merging) -> dict[Number, Weights]:
+        """Return by how much each number would change if the trees of its columns had lost as many rows as they may.
+
+        There is none for a query that does not depend on how values lie within cells.
+        """
+        spreads: dict[int, list[Spread | None]] = {}
+        for column in self._matters_within(merging):
+            name = self._release.universe.names[column]
+            attribute = self._release.universe.attributes[name]
+            if isinstance(attribute, Fine) and name in self._leaf_noise:
+                spreads[column] = [None, with_hidden(spread_of(attribute), attribute, self._leaf_noise[name])]
+        if not spreads:
+            return {}
+        _, marginal = self._marginals(merging)[0]
+        found = merging.varied(spreads).evaluate(lambda axes: np.repeat(marginal(axes)[:1], 2, axis=0))
+        return {
+            number: np.nan_to_num(np.subtract(*np.broadcast_to(each, (2, merging.groups))[::-1]))
+            for number, each in found.items()
+        }
+
+    def tilted(
+        self, merging: Merging, number: Number, resolved: Mapping[Aggregate, Resolved], *, errors: float
+    ) -> Tilted:
+        """Return a number whose groups are tilted within cells, and how uncertain that is, in so many standard errors.
+
+        Args:
+            merging: The query.
+            number: One of its numbers.
+            resolved: For each aggregate whose groups are tilted, the measured cells of its column.
+            errors: How many standard errors.
+        """
+        spreads = {column: self._spreads_of(column) for column in self._matters_within(merging)}
+        found: list[Weights] = []
+        first: dict[Aggregate, Weights] = {}
+        moved: list[tuple[Aggregate, dict[int, Weights]]] = []
+        for some, marginal in self._marginals(merging):
+            varied = merging.varied({column: each[some.start : some.stop] for column, each in spreads.items()})
+            tilting = {
+                each: self._tilting(varied, each, cells, some, marginal)
+                for each, cells in resolved.items()
+                if not isinstance(each, Count)
+            }
+            own = {
+                each: tilting[each].values() if each in tilting else varied.aggregate(each, marginal)
+                for each in aggregates(number)
+            }
+            values = combined(number, own.__getitem__, groups=merging.groups)
+            found.append(np.broadcast_to(values, (len(some), merging.groups)))
+            if not first:
+                first = {each: values[0] for each, values in own.items()}
+                moved = [(each, {sign: one.moved(sign * errors) for sign in (-1, 1)}) for each, one in tilting.items()]
+        every = np.concatenate(found)
+        ends = [
+            [
+                combined(
+                    number, {**first, each: by[sign]}.__getitem__, groups=merging.groups, overall=first.__getitem__
+                )
+                for sign in (-1, 1)
+            ]
+            for each, by in moved
+        ]
+        below = np.sqrt(np.sum([np.minimum(np.minimum(*pair) - every[0], 0.0) ** 2 for pair in ends], axis=0))
+        above = np.sqrt(np.sum([np.maximum(np.maximum(*pair) - every[0], 0.0) ** 2 for pair in ends], axis=0))
+        return Tilted(every[0], every[2:] - every[1], below, above)
+
+    def _tilting(
+        self, merging: Merging, number: Valued, resolved: Resolved, some: range, marginal: Marginal
+    ) -> Tilting:
+        inside, cells = merging.column(number.column).ascending, merging.column(number.column).attribute.size
+        masses = merging.rows(number).totals(marginal, along=number.column)[..., inside]
+        if (number.column, some) not in self._whole:
+            self._whole[number.column, some] = self._part(some)((number.column,), [np.arange(cells)])
+        whole = self._whole[number.column, some]
+        columns = merging.on_models(number.column, models=len(some))
+        return Tilting(number, columns, masses, whole, resolved)
+
     def sampling_variance(self, plain: Merging, number: Mean | Sum) -> Weights:
         """Return the variance that a mean or sum would have if the rows of each group were a random sample, of a random size for a sum."""
         _, marginal = self._marginals(plain)[0]
@@ -112,14 +211,25 @@ class Ensemble:
         return found
 
     def quantile_ends(
-        self, merging: Merging, number: Quantile, errors: float, *, clumps: float = 0.0
+        self,
+        merging: Merging,
+        number: Quantile,
+        errors: float,
+        *,
+        clumps: float = 0.0,
+        resolved: Resolved | None = None,
     ) -> tuple[Weights, Weights]:
         """Return the ends of a quantile's interval, this many standard errors to either side, as if rows also came in clumps of so many.
 
         The standard error is that of the share of rows below the quantile. The ends are the model's quantiles at that share, less and
         more: values may be whole and far apart, so that all replicates have the same quantile and yet none is certain (Woodruff 1952).
         """
-        masses = np.concatenate([merging.masses(number, marginal) for _, marginal in self._marginals(merging)])
+        every = self._marginals(merging)
+        tilting = resolved and [self._tilting(merging, number, resolved, some, marginal) for some, marginal in every]
+        if tilting:
+            masses = np.concatenate([each.tilted_masses() for each in tilting])
+        else:
+            masses = np.concatenate([merging.masses(number, marginal) for _, marginal in every])
         ends = np.cumsum(masses[0], axis=1)
         wanted = number.share * ends[:, -1:]
         before = ends < wanted
@@ -131,6 +241,8 @@ class Ensemble:
         sampled = clumps * number.share * (1 - number.share) / np.maximum(ends[:, -1], 1.0)
         error = errors * np.sqrt(np.mean([(each - shares[0]) ** 2 for each in shares[1:]], axis=0) + sampled)
         low, high = np.clip(number.share - error, 0.0, 1.0), np.clip(number.share + error, 0.0, 1.0)
+        if tilting:
+            return tilting[0].quantiles(masses[0], low), tilting[0].quantiles(masses[0], high)
         column = merging.column(number.column)
         return quantiles(column, masses[0], low), quantiles(column, masses[0], high)
 
@@ -144,7 +256,7 @@ class Ensemble:
             axis
             for axis in sorted(concerned)
             if (axis in valued or merging.is_cut(axis))
-            and _varies(self._release.universe.attributes[names[axis]], merging.column(axis).spread)
+            and varies(self._release.universe.attributes[names[axis]], merging.column(axis).spread)
         )
 
     def _spreads_of(self, column: int) -> list[Spread | None]:
@@ -157,9 +269,7 @@ class Ensemble:
             for replicate in range(1, 1 + len(self._known.replicates)):
                 rng = np.random.default_rng([self._seed, replicate, column])
                 found.append(
-                    _noisy(usual, attribute, noise, rng)
-                    if isinstance(attribute, Fine) and noise
-                    else _skewed(usual, rng)
+                    noisy(usual, attribute, noise, rng) if isinstance(attribute, Fine) and noise else skewed(usual, rng)
                 )
             self._spreads[column] = found
         return self._spreads[column]
@@ -169,10 +279,10 @@ class Ensemble:
         return seed_of(self._release.transcript)
 
     @cached_property
-    def _leaf_noise(self) -> dict[str, float]:
-        """The noise of the last level of each column's tree."""
+    def _leaf_noise(self) -> dict[str, TreeNoise]:
+        """The noise of each column's tree."""
         levels = {each["column"]: each["levels"] for each in self._release.manifest["discovered"]}
-        return {column: float(each[-1]["noise"]) for column, each in levels.items() if each}
+        return {column: TreeNoise(float(each[-1]["noise"]), len(each)) for column, each in levels.items() if each}
 
 
 def _same(model: Model) -> Model:
@@ -184,44 +294,3 @@ def _share(masses: Weights, below: Weights) -> Weights:
     rows = masses.sum(axis=1)
     found: Weights = np.divide((masses * below).sum(axis=1), rows, out=np.full(len(rows), 0.5), where=rows > 0)
     return found
-
-
-def _varies(attribute: Attribute, spread: Spread | None) -> bool:
-    """Return whether values within a cell can be distributed otherwise. Dates in bins are released as the first day of their bin."""
-    if spread is None or (isinstance(attribute, CalendarColumn) and not isinstance(attribute, Fine)):
-        return False
-    return not spread.whole or bool((np.diff(spread.bounds) > 1).any())
-
-
-def _skewed(spread: Spread, rng: np.random.Generator) -> Spread:
-    """Return a spread whose cells all have more values in one half, or all in the other: nothing was measured within them."""
-    segments = spread.segments
-    width = segments.high - segments.low
-    middle = segments.low + (width // 2 if spread.whole else width / 2)
-    skew = float(np.clip(rng.normal(0.0, SKEW), -0.9, 0.9))
-    left = np.where(
-        middle > segments.low, (middle - segments.low) / width * (1 + skew * (segments.high - middle) / width), 0.0
-    )
-    low, high = np.stack([segments.low, middle], axis=1).ravel(), np.stack([middle, segments.high], axis=1).ravel()
-    mass = np.stack([left, 1 - left], axis=1).ravel() * np.repeat(segments.mass, 2)
-    return _with(spread, Segments.of(low, high, np.repeat(segments.cell, 2), mass))
-
-
-def _noisy(spread: Spread, attribute: Fine, noise: float, rng: np.random.Generator) -> Spread:
-    """Return a spread of leaves with fresh noise. A leaf's estimate was clipped at zero, so its error is at most about its size."""
-    segments, leaves = spread.segments, attribute.leaves
-    if leaves is None:
-        return spread
-    held = np.array(leaves.masses, dtype=np.float64) / 1000
-    bounds = np.searchsorted(np.array([*leaves.starts, leaves.size]), attribute.cell_bounds)
-    in_cell = np.add.reduceat(np.append(held, 0.0), bounds[:-1]) if len(bounds) > 1 else held.sum(keepdims=True)
-    counts = segments.mass * np.maximum(in_cell[segments.cell], 1.0)
-    error = np.minimum(noise, counts / 2)
-    varied = np.maximum(counts + rng.normal(0.0, 1.0, len(counts)) * error, 1e-9)
-    return _with(spread, Segments.of(segments.low, segments.high, segments.cell, varied))
-
-
-def _with(spread: Spread, segments: Segments) -> Spread:
-    return Spread(
-        segments, spread.bounds, whole=spread.whole, place=spread.place, value=spread.value, edges=spread.edges
-    )

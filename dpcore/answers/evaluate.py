@@ -33,6 +33,7 @@ from dpcore.answers.query import (
     leaves,
     terms,
 )
+from dpcore.answers.tilt import share_untilted
 from dpcore.answers.varied import Varied
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
@@ -190,20 +191,16 @@ class Prepared:
         return found
 
     def _number(self, number: Number, marginal: Marginal) -> Weights:
-        match number:
-            case Constant(value):
-                return np.full(self.groups, value)
-            case Arithmetic(operator, left, right):
-                return _combined(operator, self._number(left, marginal), self._number(right, marginal))
-            case Overall(inner):
-                total = self._number(inner, marginal).sum(axis=-1, keepdims=True)
-                return np.repeat(total, self.groups, axis=-1)
+        return combined(number, lambda each: self.aggregate(each, marginal), groups=self.groups)
+
+    def aggregate(self, aggregate: Aggregate, marginal: Marginal) -> Weights:
+        """Return an aggregate of each group."""
+        match aggregate:
             case Count() | Sum():
-                return self.form(number).totals(marginal)
+                return self.form(aggregate).totals(marginal)
             case Mean():
-                rows, sums = self.rows(number).totals(marginal), self.form(number).totals(marginal)
-                return np.asarray(np.divide(sums, rows, out=np.full(rows.shape, np.nan), where=rows > LEAST_ROWS))
-        return self._quantile(number, marginal)
+                return mean_of(self.form(aggregate).totals(marginal), self.rows(aggregate).totals(marginal))
+        return self._quantile(aggregate, marginal)
 
     def _quantile(self, number: Quantile, marginal: Marginal) -> Weights:
         """Return a quantile of each group: a number, or the place of a day or moment."""
@@ -320,15 +317,56 @@ def evaluate(query: Query, universe: Universe, marginal: Marginal) -> dict[Numbe
     return Prepared(query, universe).evaluate(marginal)
 
 
-def quantiles(column: Column, masses: Weights, shares: Weights) -> Weights:
-    """Return the value of a column, or the place of a day or moment, that a share of each group's masses is below."""
+def combined(
+    number: Number,
+    of: Callable[[Aggregate], Weights],
+    *,
+    groups: int,
+    overall: Callable[[Aggregate], Weights] | None = None,
+) -> Weights:
+    """Return a number of each group, given the value of every aggregate that it is computed from.
+
+    Args:
+        number: The number.
+        of: The values of an aggregate, one for every group.
+        groups: The number of groups.
+        overall: The values whose sum over all groups is taken, if they are others.
+    """
+    match number:
+        case Constant(value):
+            return np.full(groups, value)
+        case Arithmetic(operator, left, right):
+            one, other = (combined(side, of, groups=groups, overall=overall) for side in (left, right))
+            return _arithmetic(operator, one, other)
+        case Overall(inner):
+            total = combined(inner, overall or of, groups=groups).sum(axis=-1, keepdims=True)
+            return np.repeat(total, groups, axis=-1)
+    return of(number)
+
+
+def mean_of(sums: Weights, rows: Weights) -> Weights:
+    """Return means; not a number where there are no rows."""
+    return np.asarray(np.divide(sums, rows, out=np.full(rows.shape, np.nan), where=rows > LEAST_ROWS))
+
+
+def quantiles(column: Column, masses: Weights, shares: Weights, *, slopes: Weights | None = None) -> Weights:
+    """Return the value of a column, or the place of a day or moment, that a share of each group's masses is below.
+
+    Args:
+        column: The column.
+        masses: The rows of each group in each piece of the column, from the smallest values to the largest.
+        shares: The wanted share of each group.
+        slopes: How the density of each group changes across each piece, if it is not that of the column: see `tilt`.
+    """
     found, ends = np.full(len(masses), np.nan), np.cumsum(masses, axis=1)
     some = np.flatnonzero(ends[:, -1] > LEAST_ROWS) if ends.size else np.zeros(0, dtype=np.intp)
     wanted = shares[some] * ends[some, -1]
     at = np.minimum((ends[some] < wanted[:, None]).sum(axis=1), masses.shape[1] - 1)
     held = masses[some, at]
-    inside = (wanted - (ends[some, at] - held)) / np.maximum(held, TINY)
-    found[some] = column.within(column.ascending[at], share=np.clip(inside, 0.0, 1.0))
+    inside = np.clip((wanted - (ends[some, at] - held)) / np.maximum(held, TINY), 0.0, 1.0)
+    if slopes is not None:
+        inside = share_untilted(inside, slopes[some, at])
+    found[some] = column.within(column.ascending[at], share=inside)
     return found
 
 
@@ -336,12 +374,12 @@ def _present(column: int) -> Condition:
     return Not(IsNull(Term(column)))
 
 
-def _combined(operator: str, left: Weights, right: Weights) -> Weights:
+def _arithmetic(operator: str, left: Weights, right: Weights) -> Weights:
     if operator == "/":
         found = np.full(np.broadcast_shapes(left.shape, right.shape), np.nan)
         return np.asarray(np.divide(left, right, out=found, where=np.abs(right) > LEAST_ROWS))
-    combined: Weights = {"+": np.add, "-": np.subtract, "*": np.multiply}[operator](left, right)
-    return combined
+    found = {"+": np.add, "-": np.subtract, "*": np.multiply}[operator](left, right)
+    return np.asarray(found)
 
 
 def _remembered(marginal: Marginal) -> Marginal:

@@ -6,12 +6,13 @@ together, errors are larger than the replicates know: by how much, the release's
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
 
 import numpy as np
+import numpy.typing as npt
 
 from dpcore.answers.direct import Direct, Measured
 from dpcore.answers.ensemble import Ensemble
@@ -20,6 +21,7 @@ from dpcore.answers.merging import Merging
 from dpcore.answers.query import Aggregate, Count, Mean, Number, Quantile, Query, Sum, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import make_uncertainty
+from dpcore.answers.tilting import Resolved
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 
@@ -34,14 +36,15 @@ ONE_ROW = 1.0  # is added to variances before their logarithms are averaged: nob
 IN_PAIRS, APART, UNCONNECTED = 1.2, 1.5, 2.0  # factors for columns that were not measured together
 SUM_WIDER = 1.1  # of a sum of releases, whose fits leave less noise and the same structure: docs/decisions/0059
 SAME_NOISE = 0.5  # a noisy sum adds this part of what an independent one would, since the model has seen the same noise
+HIDDEN_LEVEL = 0.95  # an interval of this level includes all rows that a tree may have lost, unless they are many
 MOST_LEVEL = 0.9999
 
 
 class Basis(StrEnum):
     """What a number is based on, from the best to the worst.
 
-    `measured`: one noisy measurement covers all of its columns. `model`: the model infers it from several measurements. `guess`: no
-    measurement connects its columns, so they are taken to be independent.
+    `measured`: one noisy measurement covers all of its columns. `model`: the model infers it from several measurements, or mostly from how
+    values lie within cells. `guess`: no measurement connects its columns, so they are taken to be independent.
     """
 
     MEASURED = "measured"
@@ -49,14 +52,39 @@ class Basis(StrEnum):
     GUESS = "guess"
 
 
+def worst_of(bases: Iterable[Basis]) -> Basis:
+    """Return the worst of some bases.
+
+    >>> worst_of([Basis.MODEL, Basis.MEASURED])
+    <Basis.MODEL: 'model'>
+    """
+    return max(bases, key=list(Basis).index, default=Basis.MEASURED)
+
+
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """A number of each group, the ends of its interval, and its basis."""
+    """A number of each group, the ends of its interval, and its basis.
+
+    Attributes:
+        value: The number of each group.
+        low: The lower end of its interval.
+        high: The upper end.
+        basis: What the number is based on.
+        inferred: Groups whose interval is mostly about values within cells, where only the whole table was measured: `model` at best.
+    """
 
     value: Weights
     low: Weights
     high: Weights
     basis: Basis
+    inferred: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def bases(self) -> list[Basis]:
+        """The basis of each group."""
+        if self.inferred is None or self.basis is not Basis.MEASURED:
+            return [self.basis] * len(self.value)
+        return [Basis.MODEL if each else self.basis for each in self.inferred.tolist()]
 
 
 @dataclass(frozen=True)
@@ -66,6 +94,15 @@ class Judged:
     basis: Basis
     factor: float
     level: float
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """The basis of a mean, sum or quantile, how many standard errors its interval extends, and the clumps in which rows may come."""
+
+    basis: Basis
+    errors: float
+    clumps: float
 
 
 class Intervals:
@@ -99,6 +136,9 @@ class Intervals:
             number: self._interval(merging, number, value, differences[number], level)
             for number, value in values.items()
         }
+        scale = _normal(level) / _normal(HIDDEN_LEVEL)
+        for number, change in self.ensemble.hidden(merging).items():
+            found[number] = _with_hidden(merging, number, found[number], scale * change)
         return merging, found
 
     def _interval(
@@ -107,18 +147,63 @@ class Intervals:
         basis, factor = self._judged(merging, aggregates(number))
         if isinstance(number, Count):
             return self._of_count(merging, number, value, differences, Judged(basis, factor, level))
-        squares = np.mean(differences**2, axis=0)
         clumps = max(CLUMPS, self._known.scale.unmeasured) if factor >= APART else 0.0
-        if clumps and isinstance(number, Mean | Sum):
-            squares = squares + clumps * self.ensemble.sampling_variance(merging, number)
         errors = student(level, len(differences)) * OTHERS_WIDER * self._of_parts(factor)
-        half = errors * np.sqrt(squares)
+        resolved = self._resolved(merging, number)
+        if resolved:
+            return self._of_tilted(merging, number, value, resolved, Doubt(basis, errors, clumps))
+        half = errors * np.sqrt(self._squares(merging, number, differences, clumps))
         low, high = value - half, value + half
         if isinstance(number, Quantile):
             ends = self.ensemble.quantile_ends(merging, number, errors, clumps=clumps)
             low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
         value, low, high = _within_range(merging, number, (value, low, high))
         return Interval(value, low, high, basis)
+
+    def _squares(self, merging: Merging, number: Number, differences: Weights, clumps: float) -> Weights:
+        squares: Weights = np.mean(differences**2, axis=0)
+        if clumps and isinstance(number, Mean | Sum):
+            squares = squares + clumps * self.ensemble.sampling_variance(merging, number)
+        return squares
+
+    def _of_tilted(
+        self,
+        merging: Merging,
+        number: Number,
+        value: Weights,
+        resolved: Mapping[Aggregate, Resolved],
+        doubt: Doubt,
+    ) -> Interval:
+        """Return the interval of a number of groups whose values within cells were not measured.
+
+        It lies around the number that tilted groups would have. The number itself stays the model's, and inside the interval.
+        """
+        tilted = self.ensemble.tilted(merging, number, resolved, errors=doubt.errors)
+        half = doubt.errors * np.sqrt(self._squares(merging, number, tilted.differences, doubt.clumps))
+        low, high = tilted.value - half, tilted.value + half
+        if isinstance(number, Quantile):
+            ends = self.ensemble.quantile_ends(
+                merging, number, doubt.errors, clumps=doubt.clumps, resolved=resolved[number]
+            )
+            low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
+        below, above = tilted.value - low, high - tilted.value
+        low, high = tilted.value - np.hypot(below, tilted.below), tilted.value + np.hypot(above, tilted.above)
+        within = np.abs(tilted.value - value) + np.maximum(tilted.below, tilted.above)
+        inferred = within > np.maximum(below, above)
+        low, high = np.minimum(low, value), np.maximum(high, value)
+        value, low, high = _within_range(merging, number, (value, low, high))
+        return Interval(value, low, high, doubt.basis, inferred)
+
+    def _resolved(self, merging: Merging, number: Number) -> dict[Aggregate, Resolved]:
+        """Return the measured cells of each aggregate whose groups depend on how values lie within cells."""
+        found: dict[Aggregate, Resolved] = {}
+        for each in aggregates(number):
+            if isinstance(each, Count) or not self.ensemble.has_leaves(each.column):
+                continue
+            others = [axis for axis in merging.rows(each).axes if axis != each.column]
+            if others:
+                found[each] = Resolved(*self._measured.cells_with(each.column, others))
+        return found
 
     def _of_count(
         self, merging: Merging, number: Count, value: Weights, differences: Weights, judged: Judged
@@ -194,6 +279,19 @@ def _combined(
     half = errors * np.sqrt((1 - SAME_NOISE * weight) * variances)
     half = np.where(known, np.minimum(half, normal * np.sqrt(sums)), half)
     return np.minimum(centre - half, value), np.maximum(centre + half, value)
+
+
+def _with_hidden(prepared: Prepared, number: Number, found: Interval, change: Weights) -> Interval:
+    """Extend an interval to the side to which rows that a tree has lost would move its number."""
+    low = found.value - np.hypot(found.value - found.low, np.minimum(change, 0.0))
+    high = found.value + np.hypot(found.high - found.value, np.maximum(change, 0.0))
+    if isinstance(number, Count):
+        low = np.maximum(low, 0.0)
+    _, low, high = _within_range(prepared, number, (found.value, low, high))
+    inferred = found.inferred
+    if inferred is not None:
+        inferred = inferred | (np.abs(change) > np.maximum(found.value - found.low, found.high - found.value))
+    return replace(found, low=low, high=high, inferred=inferred)
 
 
 def _within_range(prepared: Prepared, number: Number, numbers: Sequence[Weights]) -> Sequence[Weights]:

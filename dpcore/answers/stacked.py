@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpcore.answers.answer import frame_of, framed, high_columns, key_columns
 from dpcore.answers.evaluate import Prepared
-from dpcore.answers.intervals import Basis, Interval
+from dpcore.answers.intervals import Basis, Interval, worst_of
 from dpcore.answers.query import Arithmetic, Number, Overall, Query
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
@@ -116,8 +116,9 @@ def _order(keys: Sequence[list[Any]]) -> list[int]:
 
 
 def _joined(intervals: Sequence[Interval], order: Sequence[int]) -> Interval:
-    worst = max((each.basis for each in intervals), key=list(Basis).index)
+    worst = worst_of(each.basis for each in intervals)
+    inferred = [basis is not Basis.MEASURED for each in intervals for basis in each.bases]
     value, low, high = (
         np.concatenate([getattr(each, name) for each in intervals])[list(order)] for name in ("value", "low", "high")
     )
-    return Interval(value, low, high, worst)
+    return Interval(value, low, high, worst, np.array(inferred)[list(order)])

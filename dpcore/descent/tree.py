@@ -111,8 +111,8 @@ class TreeDescent(Descent):
     def __init__(self, template: Fine, *, share: Fraction) -> None:
         self._fine = template.cut_at(None)
         apart = template.size - template.cells
-        self._tree = Tree(template.places, parts=_even_parts(template.places), apart=apart)
-        parts = _even_parts(template.places)
+        self._tree = Tree(template.places, parts=even_parts(template.places), apart=apart)
+        parts = even_parts(template.places)
         self._week: Tree | None = None
         if isinstance(template, FineDays):
             of_week = (7, *OF_AN_HOUR[template.step])
@@ -168,10 +168,10 @@ class TreeDescent(Descent):
         return np.rint(np.append(counts, found[inside:])).astype(np.int64), CELL_ERROR * self._noise
 
 
-def _even_parts(size: int) -> tuple[int, ...]:
+def even_parts(size: int) -> tuple[int, ...]:
     """Return the parts of the nodes of each level, down to single places.
 
-    >>> _even_parts(10), _even_parts(100), _even_parts(1_500_000)
+    >>> even_parts(10), even_parts(100), even_parts(1_500_000)
     ((10,), (16, 7), (16, 7, 7, 7, 7, 7, 6))
     """
     first, levels = min(FIRST_PARTS, size), 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.answers.intervals import Basis, Interval
+from dpcore.answers.intervals import Basis, Interval, worst_of
 from dpcore.answers.query import Number, Query
 from dpcore.errors import LedgerDamaged
 from dpcore.measurements import BOUGHT, Counts, Measurement, step_for, step_without_payer
@@ -114,7 +114,7 @@ class Bought:
 def _told(interval: Interval) -> dict[str, Any]:
     named = {"value": interval.value, "low": interval.low, "high": interval.high}
     return {name: [float(each).hex() for each in values] for name, values in named.items()} | {
-        "basis": interval.basis.value
+        "basis": worst_of(interval.bases).value
     }
 
 

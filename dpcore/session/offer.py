@@ -4,7 +4,7 @@ Everything here is computed from the transcript and the question. No data is tou
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -167,7 +167,7 @@ def _at_level(interval: Interval, bought: Bought, within: Within) -> Interval:
     scale = within.normal / Within(1.0, relative=False, level=bought.level).normal
     half = half_widths(interval) * scale
     low = np.maximum(interval.value - half, 0.0)
-    return Interval(interval.value, low, interval.value + half, interval.basis)
+    return replace(interval, low=low, high=interval.value + half)
 
 
 def _is_within(numbers: Answered, within: Within) -> bool:
@@ -180,7 +180,7 @@ def _narrower(found: Interval, earlier: Interval) -> Interval:
     value, low, high = (
         np.where(better, getattr(earlier, each), getattr(found, each)) for each in ("value", "low", "high")
     )
-    return Interval(value, low, high, found.basis)
+    return replace(found, value=value, low=low, high=high)
 
 
 def _centred(known: Interval) -> Interval:
@@ -189,7 +189,7 @@ def _centred(known: Interval) -> Interval:
     A release keeps the model's number, so that groups add up. An interval that ends at zero has no middle of its own.
     """
     value = np.where(known.low > 0, (known.low + known.high) / 2, known.value)
-    return Interval(value, known.low, known.high, known.basis)
+    return replace(known, value=value)
 
 
 def _grid(merging: Merging, numbers: Answered, within: Within, *, names: Sequence[str]) -> Grid:

@@ -89,27 +89,33 @@ class Spread:
         found: Floats = np.where(at < 0, 0.0, self._before[known] + segments.mass[known] * (inside / width))
         return found
 
-    def moment_below(self, places: npt.NDArray[Any]) -> Floats:
-        """Return the sum of the values below each place, each weighted by its mass."""
+    def moment_below(self, places: npt.NDArray[Any], *, power: int = 1) -> Floats:
+        """Return the sum of the values below each place, or of their squares for the power 2, each weighted by its mass."""
         segments = self.segments
         at = np.searchsorted(segments.low, places, side="right") - 1
         known = np.maximum(at, 0)
         low, width = segments.low[known], segments.high[known] - segments.low[known]
         inside = np.clip(places - low, 0, width)
-        partial = segments.mass[known] * (inside / width) * self._mean(low, low + inside)
-        found: Floats = np.where(at < 0, 0.0, self._moments[known] + partial)
+        partial = segments.mass[known] * (inside / width) * self._mean(low, low + inside, power)
+        found: Floats = np.where(at < 0, 0.0, self._moments[power][known] + partial)
         return found
 
     @cached_property
-    def _moments(self) -> Floats:
-        means = self._mean(self.segments.low, self.segments.high)
-        return np.concatenate([[0.0], np.cumsum(self.segments.mass * means)[:-1]])
+    def _moments(self) -> dict[int, Floats]:
+        """The sums of values, and of their squares, before each segment."""
+        low, high, mass = self.segments.low, self.segments.high, self.segments.mass
+        return {power: np.concatenate([[0.0], np.cumsum(mass * self._mean(low, high, power))[:-1]]) for power in (1, 2)}
 
-    def _mean(self, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> Floats:
-        """Return the mean value of the places from `low` to before `high`. Values are linear in places."""
+    def _mean(self, low: npt.NDArray[Any], high: npt.NDArray[Any], power: int) -> Floats:
+        """Return the mean value, or the mean square, of the places from `low` to before `high`. Values are linear in places."""
         last = np.maximum(high - 1, low) if self.whole else high
-        means: Floats = (self.value(low) + self.value(last)) / 2
-        return means
+        first, end = self.value(low), self.value(last)
+        means: Floats = (first + end) / 2
+        if power == 1:
+            return means
+        steps = np.maximum(last - low, 1)
+        evenly: Floats = (end - first) ** 2 / 12 * ((steps + 2) / steps if self.whole else 1.0)
+        return means**2 + evenly
 
     def quantile(self, masses: npt.NDArray[np.float64] | float) -> npt.NDArray[Any]:
         """Return the places below which there are these masses: the inverse of `below`."""

@@ -26,6 +26,7 @@ def record(covered: bool, **changed: Any) -> Record:
         "value": 110.0,
         "half": 20.0,
         "direct": 80.0,
+        "within": False,
         "covered": covered,
         "controls": {"standard deviation": not covered},
     }

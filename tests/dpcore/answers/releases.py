@@ -83,8 +83,8 @@ def table(rows: int, *, seed: int) -> pd.DataFrame:
     return frame
 
 
-def make_release(folder: Path, spec: str, *, rows: int = 4000) -> Path:
-    """Make a release in a folder of its own, and return its path."""
+def make_release(folder: Path, spec: str, *, rows: int = 4000, frame: pd.DataFrame | None = None) -> Path:
+    """Make a release in a folder of its own, of a given table or of one with so many rows, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spec.yaml").write_text(spec, encoding="utf-8")
     dataset = spec.split("\n", 1)[0].removeprefix("dataset: ")
@@ -94,7 +94,8 @@ def make_release(folder: Path, spec: str, *, rows: int = 4000) -> Path:
         with open_ledger(create=True) as ledger:
             terms = {"unit": "row", "neighbours": Neighbours.ADD_REMOVE, "epsilon": 1000.0, "delta": delta}
             ledger.open_account(dataset, currency=currency, cap=cap, **terms)
-        return Path(synthesize("spec.yaml", table=table(rows, seed=1), run_id="made").release).resolve()
+        made = table(rows, seed=1) if frame is None else frame
+        return Path(synthesize("spec.yaml", table=made, run_id="made").release).resolve()
 
 
 def declared_universe() -> Universe:

@@ -30,7 +30,7 @@ def one_after_the_other(release: Release, query: Query) -> dict[Number, Weights]
         prepared = Prepared(query, release.universe)
         for axis, attribute in enumerate(release.universe.attributes.values()):
             column = prepared.column(axis)
-            varies = column.spread is not None and module._varies(attribute, column.spread)
+            varies = column.spread is not None and module.varies(attribute, column.spread)
             if varies and (spread := spreads(axis)[at]) is not None:
                 prepared._columns[axis] = column.spread_by(spread)
         for number, values in prepared.evaluate(release.assigned(fit).marginal).items():

@@ -1,0 +1,135 @@
+"""How the replicates of a release distribute values within the cells of a column, each in its own way."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.descent.partitions import DOUBT, FARTHER, STANDS_OUT
+from dpcore.descent.tree import even_parts
+from dpcore.models.model import Weights
+from dpcore.universe import Attribute
+from dpcore.universe.fine_days import FineDays
+from dpcore.universe.leaves import Fine, Leaves
+from dpcore.universe.spread import Indices, Segments, Spread
+from dpcore.universe.temporal import CalendarColumn
+
+SKEW = 0.8  # the usual difference between the two halves of a declared bin, as a share of its rows
+HIDDEN = DOUBT  # the most rows that a tree loses in nodes that do not stand out, in standard deviations of the sum of these nodes
+MOST_HIDDEN = 0.5  # of the rows of a node
+
+
+@dataclass(frozen=True)
+class TreeNoise:
+    """The noise of a column's tree: the standard deviation of a count, and the number of levels."""
+
+    deviation: float
+    levels: int
+
+
+def varies(attribute: Attribute, spread: Spread | None) -> bool:
+    """Return whether values within a cell can be distributed otherwise. Dates in bins are released as the first day of their bin."""
+    if spread is None or (isinstance(attribute, CalendarColumn) and not isinstance(attribute, Fine)):
+        return False
+    return not spread.whole or bool((np.diff(spread.bounds) > 1).any())
+
+
+def skewed(spread: Spread, rng: np.random.Generator) -> Spread:
+    """Return a spread whose cells all have more values in one half, or all in the other: nothing was measured within them."""
+    segments = spread.segments
+    width = segments.high - segments.low
+    middle = segments.low + (width // 2 if spread.whole else width / 2)
+    skew = float(np.clip(rng.normal(0.0, SKEW), -0.9, 0.9))
+    left = np.where(
+        middle > segments.low, (middle - segments.low) / width * (1 + skew * (segments.high - middle) / width), 0.0
+    )
+    low, high = np.stack([segments.low, middle], axis=1).ravel(), np.stack([middle, segments.high], axis=1).ravel()
+    mass = np.stack([left, 1 - left], axis=1).ravel() * np.repeat(segments.mass, 2)
+    return _with(spread, Segments.of(low, high, np.repeat(segments.cell, 2), mass))
+
+
+def noisy(spread: Spread, attribute: Fine, noise: TreeNoise, rng: np.random.Generator) -> Spread:
+    """Return a spread of leaves with fresh noise. A leaf's estimate was clipped at zero, so its error is at most about its size."""
+    segments, leaves = spread.segments, attribute.leaves
+    if leaves is None:
+        return spread
+    held = np.array(leaves.masses, dtype=np.float64) / 1000
+    bounds = np.searchsorted(np.array([*leaves.starts, leaves.size]), attribute.cell_bounds)
+    in_cell = np.add.reduceat(np.append(held, 0.0), bounds[:-1]) if len(bounds) > 1 else held.sum(keepdims=True)
+    counts = segments.mass * np.maximum(in_cell[segments.cell], 1.0)
+    error = np.minimum(noise.deviation, counts / 2)
+    varied = np.maximum(counts + rng.normal(0.0, 1.0, len(counts)) * error, 1e-9)
+    return _with(spread, Segments.of(segments.low, segments.high, segments.cell, varied))
+
+
+def with_hidden(spread: Spread, attribute: Fine, noise: TreeNoise) -> Spread:
+    """Return a spread of leaves that has the most rows that its tree may have lost: in leaves that do not stand out of the noise."""
+    leaves = attribute.leaves
+    if leaves is None or isinstance(attribute, FineDays):  # the segments of days are times of the week, too
+        return spread
+    starts = np.array(leaves.starts, dtype=np.int64)
+    widths = np.diff(np.append(starts, leaves.size))
+    cell = np.searchsorted(attribute.cell_bounds, starts, side="right") - 1
+    rows = _rows_with_hidden(leaves, noise)
+    empty = np.bincount(cell, weights=rows, minlength=attribute.cells) <= 0
+    low = starts + spread.bounds[0]
+    return _with(spread, Segments.of(low, low + widths, cell, np.where(empty[cell], widths, rows)))
+
+
+def _rows_with_hidden(leaves: Leaves, noise: TreeNoise) -> Weights:
+    """Return the rows of leaves, with more in those that do not stand out, and fewer in their siblings.
+
+    A tree gives the rows of such leaves to their siblings, unless all of them together stand out (`descent.partitions.divide`). So a long
+    tail is lost, and no fresh noise around the leaves would show that.
+    """
+    starts = np.array(leaves.starts, dtype=np.int64)
+    widths, found = np.diff(np.append(starts, leaves.size)), np.array(leaves.masses, dtype=np.float64) / 1000
+    parts = even_parts(leaves.size)
+    of_level = [math.prod(parts[level + 1 :]) for level in range(len(parts))]
+    level = (np.array(of_level)[:, None] > widths).sum(axis=0)
+    deviations = noise.deviation / np.sqrt(
+        np.maximum(noise.levels - level, 1)
+    )  # a node that is not split is counted at every level
+    light = found < STANDS_OUT * deviations
+    for at in range(int(level.max()), -1, -1):
+        parent = starts // (of_level[at - 1] if at else leaves.size)
+        own = light & (level == at)
+        _, parent = np.unique(parent, return_inverse=True)
+        count = np.bincount(parent, weights=own)
+        rows = np.bincount(parent, weights=found)
+        variance = np.bincount(parent, weights=np.where(own, deviations**2, 0.0))
+        hidden = HIDDEN * np.sqrt(variance)
+        hidden = np.where(count > 0, np.minimum(hidden, MOST_HIDDEN * rows), 0.0)
+        weights = np.where(own, widths * _nearness(starts, widths, own, parent, of_level[at]), 0.0)
+        total = np.bincount(parent, weights=weights)
+        added = weights * np.divide(hidden, total, out=np.zeros(len(total)), where=total > 0)[parent]
+        kept = np.divide(rows - hidden, rows, out=np.ones(len(rows)), where=rows > 0)
+        found = found * kept[parent] + added
+    return found
+
+
+def _nearness(
+    starts: Indices, widths: Indices, own: npt.NDArray[np.bool_], parent: npt.NDArray[np.intp], width: int
+) -> Weights:
+    """Return the density that is expected of each leaf that does not stand out: it falls with the distance from the nearest that does."""
+    large = np.flatnonzero(~own)
+    if not len(large):
+        return np.ones(len(starts))
+    middle = starts + widths / 2
+    after = np.clip(np.searchsorted(large, np.arange(len(starts))), 0, len(large) - 1)
+    before = np.maximum(after - 1, 0)
+    away = np.full(len(starts), np.inf)
+    for near in (large[before], large[after]):
+        gap = np.maximum(np.abs(middle - middle[near]) - (widths + widths[near]) / 2, 0.0)
+        away = np.where(parent[near] == parent, np.minimum(away, gap), away)
+    found: Weights = np.where(
+        np.isinf(away), 1.0, FARTHER ** np.minimum(np.where(np.isinf(away), 0.0, away) / width, 60.0)
+    )
+    return found
+
+
+def _with(spread: Spread, segments: Segments) -> Spread:
+    return Spread(
+        segments, spread.bounds, whole=spread.whole, place=spread.place, value=spread.value, edges=spread.edges
+    )
