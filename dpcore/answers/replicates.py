@@ -57,7 +57,9 @@ def make_uncertainty(release: Release, *, pause: Callable[[], None] = lambda: No
     used, functions = release.fitted(transcript)
     model = Fit(used.total, functions)
     pause()
-    how = How(per_cell=PILOT_PER_CELL[release.manifest["strategy"]], tries=PILOT_TRIES, start=functions)
+    # The pilot keeps what smoothing drops from the release, so that replicates show what that costs.
+    closer = PILOT_PER_CELL[release.manifest["strategy"]]
+    how = How(per_cell=closer, tries=PILOT_TRIES, start=functions, smooth=False)
     used, functions = release.fitted(transcript, how=how, model=used)
     pilot = Fit(used.total, functions)
     rng = np.random.default_rng(seed_of(transcript))

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpcore.measurements import Measurement
 from dpcore.models.dense import DenseModel
-from dpcore.models.evidence import Evidence, Orders
+from dpcore.models.evidence import UNORDERED, Evidence, Orders
 from dpcore.models.factored import FactoredModel
 from dpcore.models.model import Weights
 from dpcore.models.refine import Functions, refine
@@ -57,11 +57,13 @@ class How:
         per_cell: Parameters that the last model may fit for each cell that stands out; None as in a run. More give a rougher model.
         tries: The most evaluations for the last refinement; None as in a run.
         start: The functions from which the last refinement starts; None for those of the first model.
+        smooth: Whether the counts of ordered columns are smoothed.
     """
 
     per_cell: float | None = None
     tries: int | None = None
     start: Functions | None = None
+    smooth: bool = True
 
     def at_most(self, tries: int) -> int:
         """Return the number of tries, if a run takes so many."""
@@ -148,7 +150,8 @@ def fit_dense(  # noqa: PLR0913  likewise
         model: A model of this shape and start that is used again, to save its memory. What it was before does not matter.
         start: Where the model starts.
     """
-    how, evidence = how or How(), _evidence(transcript.first, orders=orders)
+    how = how or How()
+    evidence = _evidence(transcript.first, orders=orders if how.smooth else UNORDERED)
     model = model or DenseModel(tuple(shape), total=evidence.total, start=start.functions, zeros=zeros)
     if (base := how.start) is None:
         model.rescale(evidence.total)
@@ -183,7 +186,8 @@ def fit_factored(  # noqa: PLR0913  likewise
 
     A `model` that is used again must have been fitted to the same marginals. Its junction tree then need not be built again.
     """
-    how, evidence = how or How(), _evidence(transcript.first, orders=orders)
+    how = how or How()
+    evidence = _evidence(transcript.first, orders=orders if how.smooth else UNORDERED)
     first = FactoredModel(resolutions, total=evidence.total, start=start.functions, zeros=zeros)
     base = first_factored(first, evidence) if how.start is None else how.start
     if model is None:

@@ -25,7 +25,7 @@ from dpcore.strategies import Strategy, strategy_for
 from dpcore.universe import Categorical, Universe
 from dpcore.universe.blocks import Calendar
 
-PLAN_VERSION = 6  # part of every claim: a run can only be resumed under the rules it was reserved for
+PLAN_VERSION = 7  # part of every claim: a run can only be resumed under the rules it was reserved for
 
 CRASH_MARGIN = 2
 """Reserve enough to pay for the smallest measurement this many times: a crash may make a run pay for one twice."""

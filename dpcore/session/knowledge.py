@@ -30,6 +30,7 @@ from dpcore.answers.uncertainty import Fit, Uncertainty
 from dpcore.errors import UsageError
 from dpcore.measurements import Measurement
 from dpcore.models import Evidence, FactoredModel, Functions, Model, refine
+from dpcore.models.evidence import UNORDERED
 from dpcore.models.fitting import DENSE_PER_CELL, FACTORED_PER_CELL, Transcript
 from dpcore.models.lifted import Grid, LiftedModel, flattened, key_of
 from dpcore.models.model import Weights
@@ -190,7 +191,7 @@ class Knowledge:
         new = {key_of(number): np.zeros(grids[number].shape)}
         model, before, *replicates = (Fit(each.total, {**each.functions, **new}) for each in self.fits)
         fits = [self._fitted(model, evidence, grids, per_cell=usual)[1]]
-        pilot, found = self._fitted(before, evidence, grids, per_cell=closer or usual)
+        pilot, found = self._fitted(before, evidence, grids, per_cell=closer or usual, smooth=False)
         fits.append(found)
         expected = pilot.marginals({each.axes for each in evidence})
         for place, fit in enumerate(replicates):
@@ -199,9 +200,15 @@ class Knowledge:
         return tuple(fits)
 
     def _fitted(
-        self, start: Fit, measured: Sequence[Measurement], grids: Sequence[Grid], *, per_cell: float
+        self,
+        start: Fit,
+        measured: Sequence[Measurement],
+        grids: Sequence[Grid],
+        *,
+        per_cell: float,
+        smooth: bool = True,
     ) -> tuple[LiftedModel, Fit]:
-        evidence = Evidence(self.first.universe.orders)
+        evidence = Evidence(self.first.universe.orders if smooth else UNORDERED)
         for each in measured:
             evidence.add(each)
         plain = assigned(self.first, Fit(evidence.total, flattened(start.functions, grids)))

@@ -110,9 +110,13 @@ def offer(query: Query, knowledge: Knowledge, *, within: Within, currency: Curre
     """
     bought = _last_bought(query, knowledge)
     earlier = None if bought is None else _stored(bought, query, within)
-    if earlier is not None and (_is_within(earlier, within) or _was_for(bought, within)):
-        return Offer(query, knowledge.intervals.ensemble.merging(query), earlier, within, stored=True)
-    prepared, found = knowledge.intervals.of(query, level=within.level)
+    if earlier is not None:
+        merging = knowledge.intervals.ensemble.merging(query)
+        earlier = _shown(earlier, merging)
+        if _is_within(earlier, within) or _was_for(bought, within):
+            return Offer(query, merging, earlier, within, stored=True)
+    prepared, every = knowledge.intervals.of(query, level=within.level)
+    found = _shown(every, prepared)
     numbers = found if earlier is None else {each: _narrower(found[each], earlier[each]) for each in found}
     if not _is_within(numbers, within):
         numbers = {each: _centred(known) if isinstance(each, Count) else known for each, known in numbers.items()}
@@ -168,6 +172,19 @@ def _at_level(interval: Interval, bought: Bought, within: Within) -> Interval:
     half = half_widths(interval) * scale
     low = np.maximum(interval.value - half, 0.0)
     return replace(interval, low=low, high=interval.value + half)
+
+
+def _shown(numbers: Answered, prepared: Prepared) -> Answered:
+    """Return the numbers, but with no interval for groups that `where` excludes: nobody sees them, so nothing is bought for them."""
+    possible = prepared.possible
+    if possible.all():
+        return numbers
+    return {
+        number: replace(
+            each, low=np.where(possible, each.low, each.value), high=np.where(possible, each.high, each.value)
+        )
+        for number, each in numbers.items()
+    }
 
 
 def _is_within(numbers: Answered, within: Within) -> bool:

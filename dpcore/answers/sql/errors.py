@@ -1,7 +1,7 @@
 """Mistakes in a question, with their line and column."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ MOST_COMPARED = 20_000
 MOST_LISTED = 12
 """Up to so many columns are all named in an error."""
 
-_PLAIN = re.compile(r"[A-Za-z_]\w*")
+_PLAIN = re.compile(r"[^\W\d]\w*")
 _PIECES = re.compile(r"\w+|[^\w\s]")
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*"|--[^\n]*""")
 _RESERVED = frozenset(
@@ -150,24 +150,19 @@ def as_written(name: str) -> str:
     return name if plain else _bare('"' + name.replace('"', '""') + '"')
 
 
-def unquoted(text: str, names: Iterable[str]) -> tuple[str, int] | None:
-    """Return the first column with a name that needs double quotes and stands in a text without them, and where.
+def unquoted(text: str, names: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yield the columns with names that need double quotes and stand in a text without them, each with its place; long names first.
 
-    >>> unquoted("select hours-per-week from release", ["hours-per-week"])
-    ('hours-per-week', 7)
-    >>> unquoted('select "hours-per-week" from release', ["hours-per-week"]) is None
-    True
+    >>> list(unquoted("select hours-per-week from release", ["hours-per-week"]))
+    [('hours-per-week', 7)]
+    >>> list(unquoted('select "hours-per-week" from release', ["hours-per-week"]))
+    []
     """
     outside = _QUOTED.sub(lambda found: " " * len(found.group()), text)
-    found = []
-    for name in names:
-        if _PLAIN.fullmatch(name):
-            continue
-        parts = r"\s*".join(map(re.escape, _PIECES.findall(name)))  # blanks around a hyphen change nothing
-        match = re.search(rf"(?<![\w\"]){parts}(?![\w\"])", outside, re.IGNORECASE)
-        if parts and match:
-            found.append((match.start(), -len(name), name))
-    return (min(found)[2], min(found)[0]) if found else None
+    for name in sorted((each for each in names if not _PLAIN.fullmatch(each)), key=len, reverse=True):
+        if parts := r"\s*".join(map(re.escape, _PIECES.findall(name))):  # blanks around a hyphen change nothing
+            for match in re.finditer(rf"(?<![\w\"]){parts}(?![\w\"])", outside, re.IGNORECASE):
+                yield name, match.start()
 
 
 def _close(wanted: str, known: Iterable[str]) -> list[str]:

@@ -65,15 +65,13 @@ def parse(text: str, universe: Universe, *, tables: Collection[str] = ("release"
         raise QueryError(
             "the question is nested too deeply; write it with fewer parentheses", line=1, column=1
         ) from None
-    except QueryError:
-        if (found := unquoted(text[:LONGEST], universe.names)) is None:
-            raise
-        name, offset = found
-        line, column = position(text, offset)
-        told = (
-            f"write the column {as_written(name)} in double quotes, and in a shell the whole question in single quotes"
-        )
-        raise QueryError(told, line=line, column=column) from None
+    except QueryError as error:
+        for name, offset in unquoted(text[:LONGEST], universe.names):
+            line, column = position(text, offset)
+            if error.line == line and column <= error.column <= column + len(name):  # else the mistake is elsewhere
+                told = f"write the column {as_written(name)} in double quotes, and in a shell the whole question in single quotes"
+                raise QueryError(told, line=line, column=column) from None
+        raise
 
 
 def _parsed(text: str) -> exp.Select:

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from dpcore.measurements import Measurement
 from dpcore.models import Evidence
+from dpcore.models.fitting import How, Transcript, fit_dense
 from dpcore.models.smoothing import smoothed
 
 CELLS, NOISE = 64, 40.0
@@ -97,3 +98,16 @@ def test_other_measurements_are_left_as_they_are() -> None:
     ):
         np.testing.assert_array_equal(counts, raw.values)
         np.testing.assert_array_equal(variance, np.full(CELLS, NOISE**2))
+
+
+def test_a_pilot_keeps_what_smoothing_drops() -> None:
+    """Every fifth cell has more rows by 1.5 standard deviations: no single difference stands out, but all of them together do."""
+    heaped = np.where(np.arange(CELLS) % 5 == 0, 1000 + 1.5 * NOISE, 1000.0)
+    transcript = Transcript((column("one-way/01-age", noisy(heaped, seed=5)),), ())
+    extra = {}
+    for smooth in (True, False):
+        model, _ = fit_dense((CELLS,), transcript, orders={0: CELLS}, how=How(per_cell=2.0, smooth=smooth))
+        counts = model.marginal((0,))
+        extra[smooth] = float(counts[::5].mean() - np.delete(counts, np.s_[::5]).mean())
+    assert extra[False] > 0.75 * NOISE
+    assert extra[True] < 0.5 * extra[False]

@@ -203,6 +203,16 @@ def test_the_folder_of_a_dataset_stands_for_its_newest_release(
     assert dpflow("verify-release", dataset) != 0
 
 
+def test_a_note_within_a_release_does_not_lead_away_from_its_altered_files(copy: Callable[[str], Path]) -> None:
+    release = copy("unsigned")
+    shutil.copytree(release, release / "genuine")
+    (release / "latest.json").write_text(json.dumps({"release": "genuine"}), encoding="utf-8")
+    (release / ROWS).write_bytes(b"other rows")
+    assert dpflow("verify-release", release) != 0
+    (release / "manifest.json").unlink()
+    assert dpflow("verify-release", release) != 0
+
+
 def test_other_programs_verify_hashes_and_signature_too(place: Path) -> None:
     check = ["sha256sum", "--check", "--strict", "--quiet", SUMS]
     assert subprocess.run(check, cwd=place / "signed", check=False, capture_output=True).stdout == b""

@@ -317,3 +317,16 @@ def test_a_closed_session_returns_what_it_has_not_spent(session: Session) -> Non
     assert session.ask(GROUPED, within=within).price.stored  # what was bought can still be read
     with pytest.raises(UsageError, match="no session of this spec is open"):
         Session.join("spec.yaml")
+
+
+def test_nothing_is_bought_for_groups_that_the_condition_excludes(
+    opened: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(opened)
+    plain = "select count(*) as n from release where city = 'north' and smoker"
+    with Session.join("spec.yaml", session="s") as session:
+        half = session.price(plain, within=1e9).half_width
+        for within in (1.01 * half, "50%"):
+            alone = session.price(plain, within=within)
+            grouped = session.price(plain.replace("count(*)", "city, count(*)") + " group by city", within=within)
+            assert (alone.free, grouped.free) == (True, True)
