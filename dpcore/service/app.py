@@ -69,7 +69,7 @@ class Columns(BaseModel):
     """The columns that can be asked about."""
 
     columns: list[dict[str, Any]] = Field(
-        description="each as a field of a Table Schema: its name and type, and its categories or its limits"
+        description="each as a field of a Table Schema: its name and type, and its categories or its limits; `sql` is its name in a question"
     )
 
 

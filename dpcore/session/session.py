@@ -16,6 +16,7 @@ from dpcore.answers.answer import frame_of
 from dpcore.answers.plain import plain_rows
 from dpcore.answers.query import Query
 from dpcore.answers.sql import parse
+from dpcore.answers.sql.errors import as_written
 from dpcore.curator.curator import Curator
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Account, Lease, Ledger, Run, RunState
@@ -218,10 +219,13 @@ class Session:
         return described(self._ledger, self.run)
 
     def columns(self) -> list[dict[str, Any]]:
-        """Return the columns that can be asked about, as the fields of a Table Schema. They are public: no data is read."""
+        """Return the columns that can be asked about, as the fields of a Table Schema. They are public: no data is read.
+
+        `sql` is the name as a question has it: in double quotes if it needs them.
+        """
         about = words_about(self._declaration.spec)
         known = self._first.universe.attributes
-        return [field_of(name, attribute) | about.get(name, {}) for name, attribute in known.items()]
+        return [field_of(name, each) | about.get(name, {}) | {"sql": as_written(name)} for name, each in known.items()]
 
     def budget_of(self, analyst: str) -> dict[str, Any]:
         """Return what an analyst and the whole session have left, as plain JSON values."""

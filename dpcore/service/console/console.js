@@ -76,7 +76,7 @@ const showColumns = async () => {
   head.append(element("th", "Column"), element("th", "Values"))
   const rows = columns.map(each => {
     const row = element("tr"), name = element("td"), values = element("td")
-    name.append(element("code", /^[a-z_]\w*$/i.test(each.name) ? each.name : `"${each.name.replaceAll('"', '""')}"`))
+    name.append(element("code", each.sql))
     values.append(holds(each) + (each.constraints?.required ? "" : "; may be null"))
     const said = [each.description, each.unit && `Measured in ${each.unit}.`].filter(Boolean).join(" ")
     if (said) { values.append(element("p", said, "hint")) }
@@ -186,8 +186,7 @@ $("enter").addEventListener("submit", event => {
     $("enter").hidden = true
     $("question").hidden = false
     $("query").focus()
-    await showColumns()
-    await showPurchases()
+    await Promise.all([showPurchases(), showColumns()])
   })
 })
 
