@@ -6,7 +6,7 @@ cost the sum of both reservations, which the account has charged (docs/decisions
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpcore.ledger import Ledger, Run, RunState
@@ -58,6 +58,24 @@ def given_to(run: Run, runs: Mapping[str, Run]) -> tuple[Given, ...]:
     claims = [run.claim, *(runs[each].claim for each in others if each in runs)]
     bound = dict.fromkeys(each for each in map(bound_to, claims) if each is not None and each[0] not in others)
     return tuple(Given(each, runs[each].release if each in runs else None, digest) for each, digest in bound)
+
+
+def going_back_to(earlier: str, runs: Iterable[Run]) -> Iterator[tuple[Run, bool]]:
+    """Yield the runs that go back to the release of an earlier run, each with whether it was given that very release.
+
+    Others were given a release that goes back to it, or are releases of a session that are made from the answers of such a run.
+
+    Args:
+        earlier: The id of the earlier run.
+        runs: All runs of its account, oldest first.
+    """
+    known = {run.id: run for run in runs}
+    reached = {earlier}
+    for run in known.values():  # a run is reserved after the release that it starts from was published
+        given = {each.run for each in given_to(run, known)}
+        if not reached.isdisjoint({*given, *made_from(run.claim)}):
+            reached.add(run.id)
+            yield run, earlier in given
 
 
 def needed_by_open_runs(ledger: Ledger, account: str) -> dict[str, str]:

@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.errors import SourceError, UsageError
-from dpcore.ledger import Account, Ledger, Run, RunState
+from dpcore.ledger import Account, Ledger, Run, RunState, claim_in
+from dpcore.ledger.checks import LONGEST
 from dpcore.object_store import AnyPath
 from dpcore.release.integrity import (
     MANIFEST,
+    is_folder,
     is_there,
     listed_files,
     one_line,
@@ -25,8 +27,9 @@ from dpcore.release.integrity import (
     refuse_store_error,
 )
 from dpcore.release.listing import readable
-from dpcore.release.withdrawal import notice_of
+from dpcore.release.withdrawal import WITHDRAWN, notice_of
 from dpcore.reporting.given import bound_to, given_claim
+from dpcore.runs.paying import claim_of
 from dpcore.runs.prior import Prior, PriorTable, PublicTable, check_columns, compared, unusable
 from dpcore.spec import Declaration
 from dpcore.tables.sources.source import Source
@@ -63,6 +66,8 @@ def earlier_release(
     if before is None:
         made = _newest(ledger, account, folder)
         release = None if made is None else _recorded(ledger, made, folder / str(made.release))
+        if release is not None:
+            release.require_short(declaration)
     else:
         bound = bound_to(before.claim)
         release = None if bound is None else _bound(ledger, before, bound, folder)
@@ -101,6 +106,16 @@ class EarlierRelease(Prior):
                 raise self._changed(file) from None
             except SourceError as error:
                 raise unusable(f"release {one_line(self.name)}: {error}") from None
+
+    def require_short(self, declaration: Declaration) -> None:
+        """Raise if the id of the earlier run is too long for the claim of a run, which ends with it."""
+        room = LONGEST - len(claim_in(declaration.series, self.bound(claim_of(declaration)))) + len(self.run)
+        if len(self.run) > room:
+            rows = ", ".join(one_line(self.folder / file) for file, _ in self.files)
+            raise unusable(
+                f"the id of the run that made release {one_line(self.name)} has {len(self.run)} characters, and a run can only be bound to an id "
+                f"of at most {room}; name the rows of the release as a public table instead, `prior: {{path: FILE}}` with {rows}"
+            )
 
     def refuse_private(self, source: Source) -> None:
         """Do nothing: the ledger says that these rows were published."""
@@ -142,12 +157,32 @@ class EarlierRelease(Prior):
 
 
 def _newest(ledger: Ledger, account: Account, folder: AnyPath) -> Run | None:
-    """Return the run of the newest release in a dataset's folder that is not withdrawn, by the order in which runs were reserved."""
+    """Return the run of the newest release in a dataset's folder that is not withdrawn, by the order in which runs were reserved.
+
+    A release whose folder is gone is passed over: it may have been moved elsewhere. One of which only a part is there is damaged.
+    """
     withdrawn = ledger.withdrawals(account.name)
     made = [run for run in ledger.runs(account.name) if run.state is RunState.SETTLED and run.release is not None]
     live = sorted((run for run in made if run.id not in withdrawn), key=lambda run: -run.first)
     with readable(folder):
-        return next((run for run in live if is_there(folder / str(run.release) / MANIFEST)), None)
+        for run in live:
+            release = folder / str(run.release)
+            if is_there(release / MANIFEST):
+                return run
+            if _has_remains(release):
+                raise unusable(
+                    f"{MANIFEST} of release {one_line(release.name)} is missing; restore it from a backup, or let its run write the release again: "
+                    f"move {one_line(release)} away, then --resume {run.id}"
+                )
+    return None
+
+
+def _has_remains(release: AnyPath) -> bool:
+    """Return whether something of a release is there. An empty folder, or one with a notice of withdrawal, was emptied on purpose."""
+    if not is_folder(release):
+        return is_there(release)
+    names = {path.name for path in release.iterdir()}
+    return bool(names) and WITHDRAWN not in names
 
 
 def _bound(ledger: Ledger, run: Run, bound: tuple[str, str], folder: AnyPath) -> EarlierRelease:

@@ -302,9 +302,10 @@ def check_run(
         declaration: The declaration of the run.
         resume: The id of the run to resume; None for a new run.
         as_of: With `blocks`, the day as of which blocks are complete.
-        run_id: The id of the run, if it has one already. If an earlier attempt has reserved its budget, the balance is not checked.
+        run_id: The id of the run, if it has one already. If an earlier attempt has reserved its budget, the balance is not checked, and the
+            prior is that of the earlier attempt.
     """
-    run = Synthesis(declaration, run_id=resume or "unnamed", resume=resume is not None, as_of=as_of)
+    run = Synthesis(declaration, run_id=resume or run_id or "unnamed", resume=resume is not None, as_of=as_of)
     try:
         amount = run.requested()
         if resume is None and run_id not in {each.id for each in run.ledger.runs(run.account.name)}:

@@ -12,7 +12,7 @@ from dpcore.release.dataset_folder import LATEST, is_release
 from dpcore.release.integrity import MANIFEST, one_line, read_manifest, refuse_store_error
 from dpcore.release.listing import Listed, listed_in, pointed, readable
 from dpcore.release.withdrawal import Notice, read_notice, withdraw
-from dpcore.reporting.given import bound_to, needed_by_open_runs
+from dpcore.reporting.given import going_back_to, needed_by_open_runs
 from dpcore.reporting.session_claims import beginnings
 from dpcore.spec import load_spec
 from dpcore.steward.registry import SPEC_SUFFIXES, registered, registered_names
@@ -110,19 +110,19 @@ def withdraw_release(place: str, *, reason: str) -> tuple[Notice, AnyPath, bool]
 
 
 def _warn_of_later(ledger: Ledger, run: str) -> None:
-    """Warn if other releases have started from the one that is withdrawn, so that its structure may be found in them, too."""
+    """Warn if other releases go back to the one that is withdrawn, over however many others, so that its structure may be found in them, too."""
     account = ledger.run(run).account
     if waiting := needed_by_open_runs(ledger, account).get(run):
         progress.warning(
             "warning: run %s starts from this release and cannot go on without it; start a new run instead", waiting
         )
     gone = ledger.withdrawals(account)
-    later = [each for each in ledger.runs(account) if (bound_to(each.claim) or ("",))[0] == run]
-    for each in later:
+    for each, direct in going_back_to(run, ledger.runs(account)):
         if each.release is not None and each.id not in gone:
             progress.warning(
-                "warning: release %s has started from this one, so what this one says may be found there, too",
+                "warning: release %s %s this one, so what this one says may be found there, too",
                 each.release,
+                "has started from" if direct else "goes back to",
             )
 
 

@@ -1,7 +1,7 @@
 """Which releases a release was given, by the claims of the runs in the ledger."""
 
 from dpcore.ledger import Run, RunState
-from dpcore.reporting.given import Given, bound_to, condition, given_claim, given_to
+from dpcore.reporting.given import Given, bound_to, condition, given_claim, given_to, going_back_to
 from dpcore.reporting.promises import session_release_claim
 
 DIGEST, OTHER = 64 * "a", 64 * "b"
@@ -63,6 +63,27 @@ def test_a_release_that_starts_from_that_of_a_session_was_given_that_one_only() 
     made = run("s-release-0", session_release_claim(session="s", first="s-first", purchases=0), release="two")
     later = run("later", given_claim(64 * "0", run="s-release-0", manifest_sha256=OTHER))
     assert given_to(later, known(made, later)) == (Given("s-release-0", "two", OTHER),)
+
+
+def test_runs_go_back_to_a_release_over_any_number_of_others() -> None:
+    first = run("first", release="one")
+    second = run("second", given_claim(64 * "0", run="first", manifest_sha256=DIGEST), release="two")
+    third = run("third", given_claim(64 * "0", run="second", manifest_sha256=OTHER), release="three")
+    apart = run("apart", release="four")
+    assert list(going_back_to("first", [first, second, third, apart])) == [(second, True), (third, False)]
+    assert list(going_back_to("second", [first, second, third, apart])) == [(third, True)]
+    assert list(going_back_to("third", [first, second, third, apart])) == []
+
+
+def test_a_release_of_a_session_goes_back_to_what_its_first_run_was_given() -> None:
+    earlier = run("earlier", release="zero")
+    first = run("s-first", given_claim(64 * "0", run="earlier", manifest_sha256=DIGEST), release="one")
+    session = run("s", f"session of {64 * '0'} from run s-first")
+    made = run("s-release-0", session_release_claim(session="s", first="s-first", purchases=0), release="two")
+    later = run("later", given_claim(64 * "0", run="s-release-0", manifest_sha256=OTHER), release="three")
+    every = [earlier, session, first, made, later]
+    assert list(going_back_to("earlier", every)) == [(first, True), (made, True), (later, False)]
+    assert list(going_back_to("s-first", every)) == [(made, False), (later, False)]
 
 
 def test_the_condition_names_the_release_and_the_account() -> None:
