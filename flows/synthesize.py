@@ -110,7 +110,7 @@ def publish(run_id: str, after: Done) -> Done:
 
 
 @private_task(name="settle")
-def settle(run_id: str, after: Done) -> Outcome:
+def settle(run_id: str, after: Before) -> Outcome:
     """Return the unspent reservation to the account."""
     return steps.settle(run_id, after)
 

@@ -8,7 +8,7 @@ from dpcore.release.ownership import adopt_folder, check_owner, claim_folder
 from dpcore.release.publishing import Published, check_writable
 from dpcore.release.retention import retain_declared
 from dpcore.release.statement import ChosenLimit, Statement, state
-from dpcore.release.targets import publish
+from dpcore.release.targets import publish, published_before
 from dpcore.release.versions import release_before
 from dpcore.release.withdrawal import live_numbers, require_rewritable
 
@@ -29,6 +29,7 @@ __all__ = [
     "claim_folder",
     "live_numbers",
     "publish",
+    "published_before",
     "release_before",
     "release_id",
     "require_rewritable",

@@ -136,7 +136,7 @@ def publish_folder(
     final = folder / name
     with _output_errors(folder, draft.statement.run):
         if recorded and not _is_free(final):
-            published = _as_recorded(final, recorded, run=draft.statement.run)
+            published = folder_as_recorded(final, recorded, run=draft.statement.run)
         else:
             folder.mkdir(parents=True, exist_ok=True)
             published = _appeared_or_same(draft, final, in_chain=in_chain, confirm=confirm)
@@ -174,7 +174,7 @@ def _is_free(final: Path) -> bool:
     return final.is_dir() and not final.is_symlink() and not any(final.iterdir())
 
 
-def _as_recorded(final: Path, recorded: Collection[str], *, run: str) -> Published:
+def folder_as_recorded(final: Path, recorded: Collection[str], *, run: str) -> Published:
     """Return the release at a path if the run has recorded it and it is undamaged, else raise."""
     written = _manifest_there(final)
     digest = hashlib.sha256(written).hexdigest()

@@ -20,16 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import OutputError
-from dpcore.object_store import ObjectPath
+from dpcore.object_store import AnyPath, ObjectPath
 from dpcore.release.dataset_folder import point_latest, publication_note
 from dpcore.release.draft import Draft
 from dpcore.release.draft_folder import DRAFT, new_draft
 from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, damage, is_there, read_manifest, read_regular
+from dpcore.release.listing import readable
 from dpcore.release.publishing import (
     Chosen,
     Published,
     another,
     chosen,
+    folder_as_recorded,
     publish_folder,
     write_files,
 )
@@ -40,6 +42,24 @@ def publish(draft: Draft, **how: Any) -> Published:
     """Publish a release where its spec says. Takes and raises what `publish_folder` does."""
     folder = draft.declaration.output_folder
     return publish_objects(draft, folder, **how) if isinstance(folder, ObjectPath) else publish_folder(draft, **how)
+
+
+def published_before(final: AnyPath, *, recorded: Collection[str], run: str) -> Published:
+    """Return the release of a settled run as it is in its place. Write nothing.
+
+    Args:
+        final: The folder of the release.
+        recorded: The SHA-256 of each manifest that the run has recorded as published.
+        run: The id of the run.
+
+    Raises:
+        OutputError: If it is damaged, or something else is there.
+        UsageError: If it cannot be read.
+    """
+    with readable(final):
+        if isinstance(final, ObjectPath):
+            return _as_recorded(final, _manifest_there(final), recorded, run=run)
+        return folder_as_recorded(final, recorded, run=run)
 
 
 def publish_objects(  # noqa: PLR0913  the same as for a folder

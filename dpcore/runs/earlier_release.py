@@ -27,7 +27,7 @@ from dpcore.release.integrity import (
     refuse_store_error,
 )
 from dpcore.release.listing import readable
-from dpcore.release.withdrawal import WITHDRAWN, notice_of
+from dpcore.release.withdrawal import WITHDRAWN, is_recorded, notice_of
 from dpcore.reporting.given import bound_to, given_claim
 from dpcore.runs.paying import claim_of
 from dpcore.runs.prior import Prior, PriorTable, PublicTable, check_columns, compared, unusable
@@ -56,7 +56,7 @@ def find_prior(declaration: Declaration, *, ledger: Ledger, account: Account, ru
 
 def earlier_release(
     declaration: Declaration, *, ledger: Ledger, account: Account, before: Run | None
-) -> "EarlierRelease | None":
+) -> "EarlierRelease | UnneededStart | None":
     """Return the release that a run starts from: the one that it is bound to or, for a new run, the newest. None if there was none.
 
     Raises:
@@ -70,6 +70,8 @@ def earlier_release(
             release.require_short(declaration)
     else:
         bound = bound_to(before.claim)
+        if bound is not None and _is_over(ledger, before, folder):
+            return UnneededStart(*bound)
         release = None if bound is None else _bound(ledger, before, bound, folder)
     if release is not None:
         release.check(declaration)
@@ -156,6 +158,47 @@ class EarlierRelease(Prior):
         return {"kind": KIND, "name": self.name, "run": self.run, "sha256": self.sha256}
 
 
+@dataclass(frozen=True, eq=False)
+class UnneededStart(Prior):
+    """The start of a settled run that needs it no longer, because its own release is in its place or it has none. The start may be gone.
+
+    Attributes:
+        run: The run that made the release from which the settled run has started.
+        sha256: The hash of the manifest to which the settled run is bound.
+    """
+
+    run: str
+    sha256: str
+
+    def refuse_private(self, source: Source) -> None:
+        """Do nothing: no row is read."""
+
+    def bound(self, claim: str) -> str:
+        """Return the claim of the settled run."""
+        return given_claim(claim, run=self.run, manifest_sha256=self.sha256)
+
+    def read(self, declaration: Declaration) -> PriorTable:
+        """Raise: a run that is to be replayed needs its start as an `EarlierRelease`."""
+        raise UsageError(f"{self.words} is not needed for {declaration.spec.dataset} any more; settle the run")
+
+    @property
+    def words(self) -> str:
+        """What it is, as text."""
+        return f"the release of run {self.run}"
+
+    def described(self) -> dict[str, Any]:
+        """Return where the rows are from."""
+        return {"kind": KIND, "run": self.run, "sha256": self.sha256}
+
+
+def _is_over(ledger: Ledger, run: Run, folder: AnyPath) -> bool:
+    """Return whether a run is settled and will not be replayed: its release is in its place, by the manifest, or it has none."""
+    if run.state is not RunState.SETTLED:
+        return False
+    with readable(folder):
+        return run.release is None or is_recorded(ledger, run.id, folder / run.release)
+
+
 def _newest(ledger: Ledger, account: Account, folder: AnyPath) -> Run | None:
     """Return the run of the newest release in a dataset's folder that is not withdrawn, by the order in which runs were reserved.
 
@@ -188,16 +231,19 @@ def _has_remains(release: AnyPath) -> bool:
 def _bound(ledger: Ledger, run: Run, bound: tuple[str, str], folder: AnyPath) -> EarlierRelease:
     """Return the release that a run is bound to. If it was written again since, its rows are the same: they follow from its transcript."""
     made, digest = ledger.run(bound[0]), bound[1]
-    then = f"run {run.id} has started from it and cannot go on without it, so start a new run"
+    why, otherwise = f"run {run.id} has started from it and cannot go on without it", "start a new run"
+    if run.state is RunState.SETTLED:
+        why = f"run {run.id} has started from it and is settled, and cannot write its own release again without it"
+        otherwise = f"restore the release of run {run.id} from a backup to {one_line(folder / str(run.release))}"
     if event := ledger.withdrawals(run.account).get(made.id):
-        raise UsageError(f"{notice_of(event, ledger=ledger.identity()).sentence}; {then}")
+        raise UsageError(f"{notice_of(event, ledger=ledger.identity()).sentence}; {why}, so {otherwise}")
     release = folder / str(made.release)
     with readable(folder):
         there = is_there(release / MANIFEST)
     if not there:
         raise UsageError(
             f"the release of run {made.id} is not at {one_line(release)}; restore it from a backup, or let that run write it again with "
-            f"--resume {made.id}; {then.replace('so start', 'or start')}"
+            f"--resume {made.id}; {why}, or {otherwise}"
         )
     found = _recorded(ledger, made, release)
     return EarlierRelease(found.run, found.name, digest, found.folder, found.files)

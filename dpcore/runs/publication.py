@@ -211,16 +211,14 @@ class Publication:
 
     Attributes:
         published: The release as it was written.
-        draft: The draft that it was written from.
+        delta: The delta of its promise.
         payer: The account that paid for the run.
-        curator: Knows the number of draws.
         lease: The lease on the run; None if the run is settled and only replayed.
     """
 
     published: Published
-    draft: Draft
+    delta: float
     payer: Payer
-    curator: Curator
     lease: Lease | None
 
     def settle(self) -> Outcome:
@@ -244,16 +242,16 @@ class Publication:
         payer = self.payer
         account, run = payer.ledger.account(payer.account.name), payer.ledger.run(payer.run_id)
         balance = payer.balance()
-        promise = release_promise(account, run, delta=self.draft.declaration.spec.privacy.delta)
+        promise, manifest = release_promise(account, run, delta=self.delta), self.published.manifest
         return Outcome(
             run=payer.run_id,
             release=_shown(self.published.folder),
-            rows=self.draft.rows.count,
+            rows=manifest["rows"],
             account=account.name,
             currency=account.currency.value,
             epsilon=promise.epsilon,
             delta=promise.delta,
-            sampler_delta=sampler_delta(self.curator.draws, epsilon=promise.epsilon),
+            sampler_delta=sampler_delta(manifest["privacy"]["draws"], epsilon=promise.epsilon),
             reserved=run.reserved / AMOUNT_OF_ONE,
             spent=run.spent / AMOUNT_OF_ONE,
             remaining=balance.remaining / AMOUNT_OF_ONE,
@@ -277,7 +275,7 @@ class Publication:
             before=self.payer.before,
             after=self.payer.balance(),
             overall=self.payer.ledger.balance(self.payer.account.name),
-            rounds=tuple(self.draft.rounds),
+            rounds=tuple(Round(**each | {"columns": tuple(each["columns"])}) for each in manifest["rounds"]),
             privacy=manifest["privacy"],
             columns=manifest["columns"],
             files=manifest["files"],

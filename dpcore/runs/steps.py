@@ -26,12 +26,13 @@ from dpcore.spec import Declaration, load_spec
 
 @dataclass(frozen=True)
 class Reserved:
-    """The budget is reserved. The fields tell which optional steps the spec asks for."""
+    """The budget is reserved. The fields tell which optional steps the spec asks for, and whether the release is in its place already."""
 
     checks_rows: bool
     discovers: bool
     chooses_limit: bool = False
     groups_rows: bool = False
+    published: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Steps:
     update: Callable[[str, int, Measurement | Exhausted], Learned]
     sample: Callable[[str, Learned], Done]
     publish: Callable[[str, Done], Done]
-    settle: Callable[[str, Done], Outcome]
+    settle: Callable[[str, Before], Outcome]
 
 
 def _nothing() -> None:
@@ -82,6 +83,8 @@ def in_order(run_id: str, steps: Steps, *, after_learning: Callable[[], None] = 
         after_learning: Called after the first model and after each round, for a driver that shows progress.
     """
     reserved = steps.reserve(run_id)
+    if reserved.published:
+        return steps.settle(run_id, reserved)
     done: Before = reserved
     if reserved.chooses_limit:
         done = steps.choose_limit(run_id, done)
@@ -161,6 +164,7 @@ def reserve(run_id: str) -> Reserved:
         discovers=run.discovers,
         chooses_limit=run.lacks_limit,
         groups_rows=run.groups_rows,
+        published=run.published,
     )
 
 
@@ -248,7 +252,7 @@ def publish(run_id: str, _after: Done) -> Done:
     return Done()
 
 
-def settle(run_id: str, _after: Done) -> Outcome:
+def settle(run_id: str, _after: Before) -> Outcome:
     """Refund the unspent budget, and return the outcome."""
     return opened(run_id).settle()
 

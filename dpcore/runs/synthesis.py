@@ -2,8 +2,8 @@
 
 import hashlib
 import logging
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -27,6 +27,7 @@ from dpcore.release import (
     claim_folder,
     live_numbers,
     publish,
+    published_before,
     release_before,
     require_rewritable,
     retain_declared,
@@ -36,7 +37,7 @@ from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
 from dpcore.runs.dependencies import learn_functions
 from dpcore.runs.discovery import Discovery
-from dpcore.runs.earlier_release import find_prior
+from dpcore.runs.earlier_release import EarlierRelease, UnneededStart, find_prior
 from dpcore.runs.expected_rows import STEP, NoisyTotal, open_universe, unexpected_sentence, weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, claim_of, ledger_of, paying_account, total_noise
 from dpcore.runs.person_sizes import STEPS as SIZES_STEPS
@@ -125,25 +126,15 @@ class Synthesis:
         A restarted run finds its reservation. If another worker may hold the run, this raises and leaves the run to that worker.
         """
         amount, spec = self.requested(), self.declaration.spec
+        self._read_prior()
         claim = claim_of(self.declaration)
-        if self._prior is not None:
-            # Whatever is wrong with it shows before anything is spent.
-            self._prior_table = self._prior.read(self.declaration)
-            claim = self._prior.bound(claim)
-        if spec.prior is not None:
-            progress.info(
-                "the weights start from %s",
-                "equal ones: the dataset has no release yet"
-                if self._prior is None
-                else f"{self._prior.words} if noisy counts are near it",
-            )
         run = reserve_run(
             self.ledger,
             self.declaration,
             run_id=self.run_id,
             account=self.account,
             amount=amount,
-            claim=claim,
+            claim=claim if self._prior is None else self._prior.bound(claim),
             as_of=self.as_of,
         )
         if self.settled and run.release is None:
@@ -162,16 +153,43 @@ class Synthesis:
         before = without(run, self.ledger.balance(self.account.name, blocks=blocks), weight=self.account.weight)
         payer = Payer(ledger=self.ledger, account=self.account, run_id=self.run_id, blocks=blocks, before=before)
         self._stages.grant(Granted(plan, payer, reading))
+        if isinstance(self._prior, UnneededStart):
+            self._find_published(payer, self.declaration.output_folder / str(run.release))
         progress.info(
             "run %s: reserved epsilon %s of account %s in ledger %s…",
             *(self.run_id, at_most(spec.privacy.epsilon), self.account.name, self.ledger.identity()[:16]),
         )
         return run
 
+    def _read_prior(self) -> None:
+        """Read the rows of the prior, if there are any to read. Whatever is wrong with them shows before anything is spent."""
+        if self.declaration.spec.prior is None or isinstance(self._prior, UnneededStart):
+            return
+        start = "equal ones: the dataset has no release yet"
+        if self._prior is not None:
+            self._prior_table = self._prior.read(self.declaration)
+            start = f"{self._prior.words} if noisy counts are near it"
+        progress.info("the weights start from %s", start)
+
+    def _find_published(self, payer: Payer, release: AnyPath) -> None:
+        """Take the release of a settled run from its own files: what it has started from may be gone, so it is not replayed."""
+        published = published_before(release, recorded=self.ledger.manifests_of(self.run_id), run=self.run_id)
+        delta = self.declaration.spec.privacy.delta
+        self._published = Publication(published=published, delta=delta, payer=payer, lease=None)
+
+    @property
+    def published(self) -> bool:
+        """Whether the release is in its place, so that only settling is left."""
+        return self._published is not None
+
     def _taken(self, declaration: Declaration, amount: int) -> Reading:
         """Take the run's lease and its output folder, and return a reader of the granted rows."""
         lease = self.ledger.lease(self.run_id)
-        self._claim_output(lease)
+        with self._refunding(lease):
+            claim_folder(self.ledger, self.declaration.output_folder)
+            if isinstance(self._prior, EarlierRelease):
+                # It may have been removed since it was read. From now on, retention keeps it for this run.
+                find_prior(self.declaration, ledger=self.ledger, account=self.account, run_id=self.run_id)
         if not declaration.lacks_limit:
             self._warn(declaration, amount)
         return Reading(declaration, table=self._table, ledger=self.ledger, lease=lease, blocks=self.blocks)
@@ -186,10 +204,11 @@ class Synthesis:
             if warning := weak_check_warning(expected, noise=noise):
                 progress.warning("warning: %s", warning)
 
-    def _claim_output(self, lease: Lease) -> None:
-        """Record that this ledger owns the output folder. If another ledger owns it, refund the reservation and raise."""
+    @contextmanager
+    def _refunding(self, lease: Lease) -> Iterator[None]:
+        """If this fails and nothing was charged yet, refund the reservation: another ledger may own the folder, or the start be gone."""
         try:
-            claim_folder(self.ledger, self.declaration.output_folder)
+            yield
         except DpflowError:
             if not self.ledger.run(self.run_id).spent:
                 self.ledger.refund(self.run_id, lease=lease)
@@ -338,8 +357,9 @@ class Synthesis:
         """Learn the functions of dependencies, and buy the measurements for the first model."""
         if self._stages.plan.declaration.dependencies:
             self._learn_functions()
-        if self._prior_table is not None:
-            self.strategy.prior = self._prior_table.coded(self._stages.plan.declaration.universe)
+        if self._prior is not None:
+            rows = made(self._prior_table, f"run {self.run_id} is settled and not replayed; settle it after reserving")
+            self.strategy.prior = rows.coded(self._stages.plan.declaration.universe)
         self._rounds = Rounds(self._stages.plan, curator=self.curator, reserved=self.ledger.run(self.run_id).reserved)
         self._rounds.begin()
 
@@ -434,7 +454,10 @@ class Synthesis:
             confirm=self.ledger.confirm,
         )
         self._published = Publication(
-            published=published, draft=draft, payer=granted.payer, curator=self.curator, lease=granted.lease
+            published=published,
+            delta=self.declaration.spec.privacy.delta,
+            payer=granted.payer,
+            lease=granted.lease,
         )
         return published.folder
 

@@ -5,6 +5,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import chdir
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,17 @@ from benchmarks.coverage_releases import seeded
 from dpcore import Session, open_release, synthesize
 from dpcore.answers import replicates
 from dpcore.cli.main import main
-from dpcore.errors import LedgerDamaged, UsageError
-from dpcore.ledger import EventKind, Ledger, Run, open_ledger
+from dpcore.errors import LedgerDamaged, OutputError, UsageError
+from dpcore.ledger import EventKind, Ledger, Run, RunState, open_ledger
 from dpcore.release.manifest import Manifest
 from dpcore.release.verification import verify_release
-from dpcore.reporting.given import Given, bound_to
+from dpcore.release.withdrawal import withdraw
+from dpcore.reporting.given import Given, bound_to, given_claim
 from dpcore.reporting.overview import overview
-from dpcore.runs import publication
+from dpcore.runs import publication, synthesis
+from dpcore.runs.paying import claim_of
+from dpcore.runs.steps import PLAIN, check_run, in_order, open_run, opened
+from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import load_spec
 from dpcore.steward.releases import withdraw_release
 from dpcore.steward.verify import verify_ledger
@@ -283,6 +288,145 @@ def test_retention_keeps_what_an_open_run_starts_from(tmp_path: Path) -> None:
     assert not (first / "data").exists()
 
 
+def keeping_one(folder: Path) -> tuple[Path, Path, Path]:
+    """Make two releases, of which the spec keeps the newest. Return the spec and the releases."""
+    spec = ready(folder)
+    spec.write_text(spec.read_text("utf-8") + "output: {keep: 1}\n", encoding="utf-8")
+    first, second = make(spec, "first"), make(spec, "second", seed=6)
+    assert not (first / "data").exists()
+    return spec, first, second
+
+
+def test_a_published_run_is_resumed_after_retention_has_removed_its_start(
+    tmp_path: Path, told: pytest.LogCaptureFixture
+) -> None:
+    spec, first, second = keeping_one(tmp_path)
+    before, files = in_ledger(tmp_path), {path: path.read_bytes() for path in second.rglob("*") if path.is_file()}
+    told.clear()
+    with chdir(tmp_path), open_run(Synthesis(load_spec(spec), run_id="second", resume=True)) as run_id:
+        outcome = in_order(run_id, PLAIN)
+        report = opened(run_id).report()
+    manifest = manifest_of(second)
+    assert Path(outcome.release).name == second.name
+    assert (outcome.rows, outcome.warnings) == (manifest["rows"], tuple(manifest["warnings"]))
+    assert outcome.sampler_delta == manifest["privacy"]["sampler_delta"]
+    assert [asdict(each) | {"columns": list(each.columns)} for each in report.rounds] == manifest["rounds"]
+    assert manifest["rounds"]
+    assert report.privacy["given"][0]["release"] == first.name
+    assert in_ledger(tmp_path) == before
+    assert {path: path.read_bytes() for path in second.rglob("*") if path.is_file()} == files
+    assert "the weights start from" not in told.text
+    with chdir(tmp_path):
+        check_run(load_spec(spec), resume="second")
+        verify_ledger()
+
+
+def test_the_outcome_is_that_of_the_run_itself(tmp_path: Path) -> None:
+    spec = ready(tmp_path)
+    make(spec, "first")
+    with chdir(tmp_path), seeded(6):
+        made = synthesize(spec, run_id="second")
+        assert synthesize(spec, run_id="second", resume=True) == made
+
+
+def test_a_published_run_without_its_start_is_not_replayed(tmp_path: Path) -> None:
+    spec, _, _ = keeping_one(tmp_path)
+    run = Synthesis(load_spec(spec), run_id="second", resume=True)
+    with chdir(tmp_path), open_run(run):
+        run.reserve()
+        with pytest.raises(UsageError, match="run second is settled and not replayed"):
+            run.begin()  # from equal weights it would be another release
+
+
+def test_a_published_run_with_another_spec_is_refused(tmp_path: Path) -> None:
+    spec, _, _ = keeping_one(tmp_path)
+    spec.write_text(spec.read_text("utf-8").replace("epsilon: 0.3", "epsilon: 0.4"), encoding="utf-8")
+    with pytest.raises(UsageError, match="second"):
+        make(spec, "second", resume=True)
+
+
+def test_a_lost_release_without_its_start_must_be_restored(tmp_path: Path) -> None:
+    spec, first, second = keeping_one(tmp_path)
+    second.rename(tmp_path / "backup")
+    with pytest.raises(UsageError) as caught:
+        make(spec, "second", resume=True)
+    assert f"the data of release {first.name} was removed" in str(caught.value)
+    assert f"so restore the release of run second from a backup to {second.relative_to(tmp_path)}" in str(caught.value)
+    assert "new run" not in str(caught.value)
+    (tmp_path / "backup").rename(second)
+    make(spec, "second", resume=True)
+
+
+def test_a_damaged_release_is_not_taken_for_published(tmp_path: Path) -> None:
+    spec, _, second = keeping_one(tmp_path)
+    other_rows(second)
+    with pytest.raises(OutputError, match="is not the release of run second: data/part-00000.parquet"):
+        make(spec, "second", resume=True)
+
+
+def test_a_withdrawn_release_is_not_written_again(tmp_path: Path) -> None:
+    spec, _, second = keeping_one(tmp_path)
+    with chdir(tmp_path):
+        withdraw_release(str(second), reason="a mistake")
+    with pytest.raises(UsageError, match="a mistake; it cannot be written again, so start a new run"):
+        make(spec, "second", resume=True)
+
+
+@pytest.mark.parametrize("keep", [None, 1])
+def test_a_start_that_is_removed_before_the_reservation_refunds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: int | None
+) -> None:
+    spec = ready(tmp_path)
+    first = make(spec, "first")
+    reserve_run = synthesis.reserve_run
+
+    def removed_meanwhile(ledger: Ledger, *arguments: Any, **named: Any) -> Run:
+        withdraw(ledger, "first", first, reason="a mistake", keep=keep)
+        return reserve_run(ledger, *arguments, **named)
+
+    monkeypatch.setattr(synthesis, "reserve_run", removed_meanwhile)
+    with pytest.raises(UsageError, match="run second has started from it and cannot go on without it, so start a new"):
+        make(spec, "second")
+    run = in_ledger(tmp_path)["second"]
+    assert (run.state, run.spent) == (RunState.REFUNDED, 0)
+    monkeypatch.undo()
+    assert manifest_of(make(spec, "third"))["prior"]["name"] is None
+
+
+def test_a_check_of_a_retry_asks_for_the_start_of_its_first_attempt(tmp_path: Path) -> None:
+    spec = ready(tmp_path)
+    make(spec, "first")
+    interrupt(spec, "second")
+    edited(make(spec, "third"))
+    with chdir(tmp_path):
+        with pytest.raises(UsageError, match="is not what the ledger has recorded"):
+            check_run(load_spec(spec), resume=None, run_id="fourth")
+        check_run(load_spec(spec), resume=None, run_id="second")
+
+
+def test_an_id_that_is_too_long_for_a_claim_is_one_sentence_and_nothing_is_spent(tmp_path: Path) -> None:
+    spec = ready(tmp_path)
+    room = 500 - len(given_claim(claim_of(load_spec(spec)), run="", manifest_sha256=64 * "0"))
+    first = make(spec, "a" * room)
+    assert manifest_of(make(spec, "b" * (room + 1)))["prior"]["name"] == first.name
+    with pytest.raises(UsageError, match=rf"has {room + 1} characters, .* at most {room}; name the rows") as caught:
+        make(spec, "third")
+    assert "data/part-00000.parquet" in str(caught.value)
+    assert len(in_ledger(tmp_path)) == 2
+
+
+def test_withdrawing_names_releases_that_go_back_to_it_over_others(
+    tmp_path: Path, told: pytest.LogCaptureFixture
+) -> None:
+    spec = ready(tmp_path)
+    first, second, third = (make(spec, name) for name in ("first", "second", "third"))
+    told.clear()
+    with chdir(tmp_path):
+        withdraw_release(str(first), reason="a mistake")
+    assert f"release {second.name} has started from this one" in told.text
+    assert f"release {third.name} goes back to this one" in told.text
+
+
 def lost(release: Path) -> None:
     shutil.rmtree(release)
 
@@ -300,9 +444,14 @@ def no_rows(release: Path) -> None:
     (release / "data" / "part-00000.parquet").unlink()
 
 
+def no_manifest(release: Path) -> None:
+    (release / "manifest.json").unlink()
+
+
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
+        (no_manifest, r"manifest\.json of release .* is missing; restore it from a backup"),
         (edited, "is not what the ledger has recorded"),
         (other_rows, "is not what was published"),
         (no_rows, "is not what was published"),
@@ -317,6 +466,19 @@ def test_a_release_that_was_changed_is_refused_and_nothing_is_spent(
         make(spec, "second")
     assert "\n" not in str(caught.value)
     assert set(in_ledger(tmp_path)) == {"first"}
+
+
+def emptied(release: Path) -> None:
+    shutil.rmtree(release)
+    release.mkdir()
+
+
+@pytest.mark.parametrize("remove", [lost, emptied])
+def test_a_release_whose_folder_is_gone_is_passed_over(tmp_path: Path, remove: Callable[[Path], None]) -> None:
+    spec = ready(tmp_path)
+    first = make(spec, "first")
+    remove(make(spec, "second"))
+    assert manifest_of(make(spec, "third"))["prior"]["name"] == first.name
 
 
 def test_a_bound_release_that_is_gone_can_be_written_again(tmp_path: Path) -> None:

@@ -68,6 +68,13 @@ def test_steps_come_in_order_and_each_gets_the_result_of_the_one_before(
     assert calls == ["reserve", *optional, "ingest", "histogram", "begin", *made, "sample", "publish", "settle"]
 
 
+def test_a_run_whose_release_is_in_its_place_is_only_settled() -> None:
+    calls: list[str] = []
+    reserved = Reserved(checks_rows=True, discovers=True, published=True)
+    assert in_order("run", noting(calls, reserved=reserved, rounds=2)) is OUTCOME
+    assert calls == ["reserve", "settle"]
+
+
 def test_progress_is_told_after_the_first_model_and_after_each_round() -> None:
     calls: list[str] = []
     given = noting(calls, reserved=Reserved(checks_rows=False, discovers=False), rounds=2)
