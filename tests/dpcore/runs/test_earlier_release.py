@@ -351,7 +351,7 @@ def test_a_lost_release_without_its_start_must_be_restored(tmp_path: Path) -> No
     with pytest.raises(UsageError) as caught:
         make(spec, "second", resume=True)
     assert f"the data of release {first.name} was removed" in str(caught.value)
-    assert f"so restore the release of run second from a backup to {second.relative_to(tmp_path)}" in str(caught.value)
+    assert f"so restore the release of run second from a backup to {second}" in str(caught.value)
     assert "new run" not in str(caught.value)
     (tmp_path / "backup").rename(second)
     make(spec, "second", resume=True)
@@ -360,7 +360,7 @@ def test_a_lost_release_without_its_start_must_be_restored(tmp_path: Path) -> No
 def test_a_damaged_release_is_not_taken_for_published(tmp_path: Path) -> None:
     spec, _, second = keeping_one(tmp_path)
     other_rows(second)
-    with pytest.raises(OutputError, match="is not the release of run second: data/part-00000.parquet"):
+    with pytest.raises(OutputError, match=r"is not the release of run second: data/part-00000\.parquet"):
         make(spec, "second", resume=True)
 
 
