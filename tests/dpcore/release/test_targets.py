@@ -195,6 +195,21 @@ def elsewhere(draft: Draft, name: str) -> tuple[Draft, ObjectPath]:
     return each, folder_of(output.path) / draft.name
 
 
+def test_the_release_of_a_settled_run_is_taken_from_the_store_only_if_it_is_undamaged(
+    here: Path, made: tuple[Path, Draft, dict[str, Any]]
+) -> None:
+    draft, final = elsewhere(made[1], "settled")
+    written = targets.publish(draft, **made[2])
+    recorded = (written.manifest_sha256,)
+    found = targets.published_before(final, recorded=recorded, run="first")
+    assert (found.manifest, found.manifest_sha256, found.appeared) == (written.manifest, recorded[0], False)
+    with pytest.raises(OutputError, match=r"is not the release of run first: manifest\.json differs"):
+        targets.published_before(final, recorded=("0" * 64,), run="first")
+    (final / "card.html").unlink()
+    with pytest.raises(OutputError, match=r"is not the release of run first: card\.html is missing"):
+        targets.published_before(final, recorded=recorded, run="first")
+
+
 def test_a_resumed_run_removes_what_an_attempt_with_other_settings_has_left(
     here: Path, made: tuple[Path, Draft, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
