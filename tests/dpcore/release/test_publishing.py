@@ -230,7 +230,7 @@ def test_trusting_what_lies_there_would_make_a_forged_release_sound(
     forge(release)
     with pytest.raises(LedgerDamaged):
         verify_ledger()
-    monkeypatch.setattr(publishing, "_as_recorded", trusting)
+    monkeypatch.setattr(publishing, "folder_as_recorded", trusting)
     synthesize(paid.spec, run_id="run", resume=True)
     assert events()[-1] == "republished"
     verify_ledger()
