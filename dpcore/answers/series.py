@@ -173,7 +173,7 @@ def open_series(folder: str | AnyPath) -> Series | None:
     calendar = _calendar(live[0])
     members = tuple(
         Member(
-            each.folder, universe_of(each.manifest, each.folder), _named(each, blocks, calendar), blocks.rows_per_unit
+            each.folder, universe_of(each.manifest, each.folder), _named(each, blocks, calendar), _rows_per_unit(each)
         )
         for each, blocks in zip(live, covered, strict=True)
         if blocks is not None
@@ -186,7 +186,6 @@ class _Covered(BaseModel):
 
     by: str
     names: tuple[str, ...] = Field(min_length=1)
-    rows_per_unit: int = 1
 
 
 def _covered(release: Listed) -> _Covered | None:
@@ -194,10 +193,17 @@ def _covered(release: Listed) -> _Covered | None:
     privacy = release.manifest.get("privacy")
     told = privacy.get("blocks") if isinstance(privacy, dict) else None
     try:
-        most = privacy.get("max_rows_per_unit", 1) if isinstance(privacy, dict) else 1
-        return None if told is None else _Covered.model_validate({**told, "rows_per_unit": most})
+        return None if told is None else _Covered.model_validate(told)
     except ValidationError:
         raise _damaged(release) from None
+
+
+def _rows_per_unit(release: Listed) -> int:
+    """Return how many rows of each unit a release says that it counts."""
+    most = release.manifest["privacy"].get("max_rows_per_unit", 1)
+    if not isinstance(most, int):
+        raise _damaged(release)
+    return most
 
 
 def _named(release: Listed, covered: _Covered, calendar: Calendar) -> tuple[TimeBlock, ...]:
