@@ -13,6 +13,7 @@ def test_every_kind_has_the_exit_code_that_the_readme_states() -> None:
     }
     assert {name for name, code in codes.items() if code == 2} == {
         "BlocksCovered",
+        "NoLedger",
         "RunHeld",
         "SpecError",
         "UsageError",
