@@ -19,15 +19,15 @@ import pyarrow as pa
 
 from benchmarks.simulated import SeededCurator, Table, release
 from benchmarks.tables import shared_data
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Axes, Workload
+from dpcore.marginals.zeros import NO_ZEROS, Zeros
 from dpcore.models import DenseModel
 from dpcore.models.factored import FactoredModel
 from dpcore.strategies import Adaptive, Column, Mwem, Strategy
 from dpcore.tables.ingest.violations import Rules
 from dpcore.universe import Attribute, Categorical, Integer, Universe
 from dpcore.universe.constraints import Condition, Constraint, Implication, Violations
-from dpcore.workload import Axes, Workload
-from dpcore.zeros import NO_ZEROS, Zeros
 
 DELTA = 1e-9
 MARRIED = ("Married-civ-spouse", "Married-AF-spouse")

@@ -17,9 +17,9 @@ import pyarrow as pa
 from benchmarks.coverage_questions import cells_condition, question_cells
 from dpcore.answers.query import All, Condition
 from dpcore.answers.replicates import counted
+from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
 from dpcore.universe import Universe
-from dpcore.workload import Axes
 
 POOLS = {"zipf": 3000, "dashboard": 1000}
 COLUMNS = {"zipf": (0.1, 0.3, 0.4, 0.2), "dashboard": (0.0, 0.2, 0.5, 0.3)}  # the shares of one to four columns

@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from dpcore.marginals.workload import Axes
 from dpcore.models import DenseModel
-from dpcore.workload import Axes
 
 BAR = 0.3
 """The least share of a copy's speed that an update should reach at ten million cells."""

@@ -14,10 +14,10 @@ import numpy as np
 
 from benchmarks.simulated import SeededCurator, Table, release
 from benchmarks.tables import load
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Workload
 from dpcore.models.start import PublicRows
 from dpcore.strategies import Mwem
-from dpcore.workload import Workload
 
 ROWS = 10_000
 AT_MOST = {("public", 0.1): 0.75, ("biased", 0.1): 1.02, ("public", 1.0): 1.02, ("biased", 1.0): 1.02}

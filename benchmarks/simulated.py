@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.curator.curator import Offer
-from dpcore.measurements import Measurement, Selection
+from dpcore.marginals.measurements import Measurement, Selection
+from dpcore.marginals.resolutions import Groups
+from dpcore.marginals.workload import Axes
 from dpcore.mechanisms.pricing import currency_for
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
 from dpcore.privacy.protection import Neighbours
-from dpcore.resolutions import Groups
 from dpcore.strategies import Strategy
 from dpcore.tables.histogram import LocalHistogram
 from dpcore.universe import code_type
-from dpcore.workload import Axes
 
 Codes = npt.NDArray[np.int64]
 _EPSILON_OF_MU = math.sqrt(

@@ -12,7 +12,7 @@ from typing import Any
 from prefect.runtime import flow_run
 
 from dpcore import Outcome
-from dpcore.measurements import Measurement, Selection
+from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.places import places_of_spec, using
 from dpcore.reporting.formatting import at_most
 from dpcore.runs import steps

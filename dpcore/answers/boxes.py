@@ -16,8 +16,8 @@ import numpy.typing as npt
 from dpcore.answers.cells import Column
 from dpcore.answers.evaluate import Prepared
 from dpcore.answers.query import All, AnyOf, Condition, Count, IsNull, IsTrue, Not, Output, Query, terms
+from dpcore.marginals.workload import Axes
 from dpcore.universe import Universe
-from dpcore.workload import Axes
 
 MOST_CLASSES = 1 << 20
 """The most combinations of classes for which a condition is evaluated."""

@@ -10,11 +10,11 @@ import numpy as np
 from dpcore.answers.evaluate import Form
 from dpcore.answers.merging import Merging, summed
 from dpcore.answers.release import Release
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Groups, Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.model import Weights
-from dpcore.resolutions import Groups, Resolutions
-from dpcore.workload import Axes
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,13 +15,13 @@ from dpcore.answers.replicates import seed_of
 from dpcore.answers.spreads import TreeNoise, noisy, skewed, varies, with_hidden
 from dpcore.answers.tilting import Resolved, Tilting, Valued
 from dpcore.answers.uncertainty import Fit, Uncertainty
+from dpcore.marginals.resolutions import Groups
+from dpcore.marginals.workload import Axes
 from dpcore.models import Model
 from dpcore.models.model import Weights
-from dpcore.resolutions import Groups
 from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import Spread
 from dpcore.universe.spreading import spread_of
-from dpcore.workload import Axes
 
 KEPT_BYTES = 1 << 29  # of all models together; if they are larger, they are built again for every new set of columns
 BYTES = 8

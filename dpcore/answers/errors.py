@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from dpcore.answers.intervals import Basis, Intervals
 from dpcore.answers.query import Cells, Count, Key, Output, Query, Term
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes, Workload
 from dpcore.models.model import Weights
 from dpcore.release.keys import Keys, key_fields
-from dpcore.resolutions import Resolutions
 from dpcore.universe import Universe
-from dpcore.workload import Axes, Workload
 
 LEVEL = 0.95
 MOST_CELLS_EACH, MOST_CELLS, MOST_MARGINALS = 1 << 16, 1 << 20, 1000

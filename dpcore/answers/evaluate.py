@@ -36,9 +36,9 @@ from dpcore.answers.query import (
 from dpcore.answers.tilt import share_untilted
 from dpcore.answers.varied import Varied
 from dpcore.errors import UsageError
+from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
 from dpcore.universe import Universe
-from dpcore.workload import Axes
 
 Marginal = Callable[[Axes], Weights]
 """Returns the expected counts in every cell of some columns, in ascending order: the method of a model.

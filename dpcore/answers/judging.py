@@ -18,13 +18,13 @@ from dpcore.answers.errors import (
 )
 from dpcore.answers.intervals import Basis, Intervals
 from dpcore.answers.release import Release
+from dpcore.marginals.workload import Axes, Workload
 from dpcore.models.model import Weights
 from dpcore.release.draft import Judgement
 from dpcore.reporting.count import Count
 from dpcore.reporting.portrait import GUESS, MODEL, PARTS, ColumnPicture, CountTable, PairPicture, Portrait
 from dpcore.reporting.ratings import FAIR_ERROR, Rating, rate
 from dpcore.universe import Universe
-from dpcore.workload import Axes, Workload
 
 MOST_PICTURES, MOST_PAIRED, MOST_COMPARED = 100, 24, 64
 """Columns with a picture, columns whose pairs are shown, and columns among which those with the strongest dependence are found."""

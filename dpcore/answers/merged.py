@@ -24,6 +24,7 @@ from dpcore.answers.summed import summed_release
 from dpcore.answers.uncertainty import restored, uncertainty_table, writing_options
 from dpcore.descent import Finding
 from dpcore.errors import UsageError
+from dpcore.marginals.workload import Workload
 from dpcore.release.draft import Draft, Judgement, SyntheticRows
 from dpcore.release.integrity import one_line
 from dpcore.release.publishing import Published, write_folder
@@ -32,7 +33,6 @@ from dpcore.spec import Declaration
 from dpcore.spec.release import ReleaseSpec
 from dpcore.universe import Categorical
 from dpcore.universe.dependencies import LearnedFunction
-from dpcore.workload import Workload
 
 _FINDINGS: TypeAdapter[tuple[Finding, ...]] = TypeAdapter(tuple[Finding, ...])
 

@@ -14,13 +14,13 @@ from dpcore.answers.cells import Column
 from dpcore.answers.evaluate import Form, Prepared
 from dpcore.answers.query import Count, IsNull, Query, Term, aggregates
 from dpcore.answers.varied import Varied
+from dpcore.marginals.resolutions import Groups
+from dpcore.marginals.workload import Axes
 from dpcore.models import FactoredModel, Model
 from dpcore.models.factored.merged import count_classes
 from dpcore.models.model import Weights
-from dpcore.resolutions import Groups
 from dpcore.universe import Universe
 from dpcore.universe.spread import Spread
-from dpcore.workload import Axes
 
 Merged: TypeAlias = Callable[[Axes, Sequence[Groups]], Weights]
 """Returns the expected counts in every combination of classes of cells of some columns, by one model or by several."""

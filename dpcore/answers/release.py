@@ -10,7 +10,9 @@ from typing import Any
 
 from dpcore.answers.uncertainty import Fit, Uncertainty, read_uncertainty
 from dpcore.errors import UsageError
-from dpcore.measurements import BOUGHT, EXPECTED_TOTAL, Measurement
+from dpcore.marginals.measurements import BOUGHT, EXPECTED_TOTAL, Measurement
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.zeros import Zeros
 from dpcore.models import DenseModel, FactoredModel, Functions, Model
 from dpcore.models.fitting import How, SignedSteps, Transcript, fit_dense, fit_factored
 from dpcore.models.start import UNIFORM, Start
@@ -29,10 +31,8 @@ from dpcore.release.measured import MEASUREMENTS, read_measurements
 from dpcore.release.publishing import UNCERTAINTY
 from dpcore.release.started import START, read_start
 from dpcore.release.withdrawal import require_not_withdrawn
-from dpcore.resolutions import Resolutions
 from dpcore.spec.described import restore_universe
 from dpcore.universe import Universe
-from dpcore.zeros import Zeros
 
 
 @dataclass(frozen=True, eq=False)

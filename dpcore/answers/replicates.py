@@ -17,12 +17,12 @@ import numpy as np
 
 from dpcore.answers.release import Release
 from dpcore.answers.uncertainty import Fit, Scale, Uncertainty
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Axes
 from dpcore.models import FactoredModel, Model
 from dpcore.models.fitting import How, Transcript
 from dpcore.models.model import Weights
 from dpcore.universe import Attribute
-from dpcore.workload import Axes
 
 REPLICATES = 8  # of a model that is fitted within seconds
 LARGE, LARGE_REPLICATES = 1 << 21, 4  # from this many cells on, a dense model gets fewer

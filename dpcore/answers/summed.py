@@ -20,15 +20,15 @@ from dpcore.answers.joined import joined_attribute, moved
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import make_uncertainty
 from dpcore.errors import UsageError
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
 from dpcore.models.start import UNIFORM
 from dpcore.release.integrity import one_line
-from dpcore.resolutions import Resolutions
 from dpcore.universe import Universe
 from dpcore.universe.constraints import Constraint
 from dpcore.universe.dependencies import Depends
-from dpcore.workload import Axes
 
 SUMMABLE = ("mwem", "adaptive")
 MOST_CELLS = 1 << 20

@@ -15,8 +15,8 @@ from dpcore.answers.cells import Column
 from dpcore.answers.evaluate import LEAST_ROWS, mean_of, quantiles
 from dpcore.answers.query import Mean, Quantile, Sum
 from dpcore.answers.tilt import EVENLY, STEEPEST, share_tilted, shift, slopes
+from dpcore.marginals.resolutions import Groups
 from dpcore.models.model import Weights
-from dpcore.resolutions import Groups
 
 # In standard deviations of a cell: how far the mean of a group lies from where the tilt puts it. Chosen on two tables: docs/decisions/0065
 OWN = 0.1  # in each cell of its own

@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.errors import UsageError
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Axes
 from dpcore.models import Functions
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.model import Weights
 from dpcore.object_store import AnyPath
 from dpcore.release.integrity import open_regular, refuse_store_error
 from dpcore.release.publishing import UNCERTAINTY
-from dpcore.workload import Axes
 
 STEPS, FINE_STEP = (0.05, 0.1), 0.005  # of the noise: how far rounding a function may move the count of its cell
 FEW_ROWS = 20.0

@@ -13,10 +13,10 @@ from dpcore.answers.release import Release
 from dpcore.comparison.baselines import bootstrap_rows, independent_rows, some_of
 from dpcore.comparison.rows import CodedRows, Comparable, Counts, distance
 from dpcore.comparison.truth import Truth
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Axes, Workload
 from dpcore.models import Model
 from dpcore.models.fitting import Transcript
-from dpcore.workload import Axes, Workload
 
 MOST_MARGINALS = 400
 """If the workload has more marginals, the error is that of a sample of so many, always the same."""

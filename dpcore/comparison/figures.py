@@ -20,7 +20,8 @@ from dpcore.comparison.rows import CodedRows, Comparable
 from dpcore.curator.curator import Curator, Offer
 from dpcore.errors import BudgetRefused
 from dpcore.ledger import Account, Lease, Ledger, open_ledger
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Axes
 from dpcore.mechanisms.pricing import number_noise
 from dpcore.places import places_of_spec, using
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, budget_of
@@ -32,7 +33,6 @@ from dpcore.spec import Declaration
 from dpcore.spec.changes import Changes, changed
 from dpcore.steward.approvals import check_approved
 from dpcore.tables.engines import LocalEngine
-from dpcore.workload import Axes
 
 progress = logging.getLogger("dpcore.progress")
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.marginals.workload import Axes
 from dpcore.private import Private
 from dpcore.tables.ingest import Records
 from dpcore.universe import Universe
 from dpcore.universe.spread import null_codes
-from dpcore.workload import Axes
 
 Codes = npt.NDArray[np.integer[Any]]
 Counts = npt.NDArray[np.float64]

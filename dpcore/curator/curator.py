@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from dpcore.errors import StepFailed
 from dpcore.ledger import Lease, Ledger
-from dpcore.measurements import Counts, Measurement, Selection
+from dpcore.marginals.measurements import Counts, Measurement, Selection
+from dpcore.marginals.workload import MOST_WEIGHT, Axes
 from dpcore.mechanisms import ExponentialMechanism, Mechanism
 from dpcore.mechanisms.currency_noise import Noise
 from dpcore.mechanisms.pricing import cell_noise, least_amount, marginal_noise, number_noise
@@ -21,7 +22,6 @@ from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
 from dpcore.tables.counting import in_groups
 from dpcore.tables.histogram import KEPT_CELLS, Histogram
-from dpcore.workload import MOST_WEIGHT, Axes
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.ledger import Lease, Ledger, Operation
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Axes
 from dpcore.mechanisms.currency_noise import Noise
 from dpcore.mechanisms.sessions import Session
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import Currency
 from dpcore.private import Private
 from dpcore.tables.histogram import Histogram
-from dpcore.workload import Axes
 
 Cells = npt.NDArray[np.bool_]
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import ClassVar, TypeVar
 
-from dpcore.measurements import Counts
+from dpcore.marginals.measurements import Counts
 from dpcore.universe import Attribute
 
 FALSE_FINDS = 0.1  # the most candidates without any row that a level keeps, on average

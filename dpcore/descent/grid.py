@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from dpcore.descent.descent import Descent, largest
 from dpcore.errors import SpecError
-from dpcore.measurements import Counts
+from dpcore.marginals.measurements import Counts
 from dpcore.universe import Attribute, Integer, Number, Outside
 from dpcore.universe.numeric import UnevenInteger
 

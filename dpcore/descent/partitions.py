@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.measurements import Counts
+from dpcore.marginals.measurements import Counts
 
 Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]

@@ -7,7 +7,7 @@ from itertools import product
 
 from dpcore.descent.descent import Descent, largest
 from dpcore.errors import SpecError
-from dpcore.measurements import Counts
+from dpcore.marginals.measurements import Counts
 from dpcore.universe import Categorical, Outside
 from dpcore.universe.stems import Stems
 

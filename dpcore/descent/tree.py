@@ -7,7 +7,7 @@ import numpy as np
 
 from dpcore.descent.descent import Descent
 from dpcore.descent.partitions import Floats, Partition, Positions, estimate
-from dpcore.measurements import Counts
+from dpcore.marginals.measurements import Counts
 from dpcore.universe import Attribute
 from dpcore.universe.fine_days import FineDays, WeekTimes
 from dpcore.universe.leaves import MOST_CELLS, Fine, Leaves

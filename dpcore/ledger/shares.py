@@ -15,7 +15,7 @@ from dpcore.ledger.refusals import budget_refused, known_account, known_run, ref
 from dpcore.ledger.rows import EventKind, Run
 from dpcore.ledger.transaction import LedgerTransaction
 from dpcore.ledger.withdrawals import Withdrawals
-from dpcore.measurements import analyst_of
+from dpcore.marginals.measurements import analyst_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 
 from dpcore.errors import UsageError
+from dpcore.marginals.workload import Axes, Workload
 from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in
 from dpcore.mechanisms.descriptions import (
     Description,
@@ -25,7 +26,6 @@ from dpcore.tables.counting import Counts, count_sets
 from dpcore.tables.ingest import Coding, Draws, Source, ingest
 from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Universe
-from dpcore.workload import Axes, Workload
 
 Marginals: TypeAlias = dict[tuple[str, ...], Counts]
 

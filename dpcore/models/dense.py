@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
+from dpcore.marginals.zeros import NO_ZEROS, Zeros
 from dpcore.models.model import RowCodes, Weights, checked_total
 from dpcore.models.passes import scale_along, sum_to
 from dpcore.models.systematic import Cells, sample_cells, sample_chunks
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
-from dpcore.zeros import NO_ZEROS, Zeros
 
 MAX_CELLS = 100_000_000
 

@@ -6,10 +6,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
 from dpcore.models.smoothing import FEWEST_CELLS, smoothed
-from dpcore.workload import Axes
 
 Orders = Mapping[int, int]
 """For each ordered column, how many of its cells are in order. The cells after them, such as the one for nulls, have no place in it."""

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
+from dpcore.marginals.zeros import NO_ZEROS, Zeros
 from dpcore.models.dense import DenseModel
 from dpcore.models.evidence import UNORDERED, Evidence, Orders
 from dpcore.models.factored import FactoredModel
@@ -18,9 +21,6 @@ from dpcore.models.model import Weights
 from dpcore.models.refine import Functions, refine
 from dpcore.models.start import UNIFORM, Start
 from dpcore.models.trends import keep_trends
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
-from dpcore.zeros import NO_ZEROS, Zeros
 
 FIRST_TRIES, LAST_TRIES = 50, 400  # evaluations of the model
 LAST_CELL_TRIES = 4e8  # a large dense model gets fewer last tries, so that tries x cells stays below this

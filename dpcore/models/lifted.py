@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.marginals.resolutions import Groups
+from dpcore.marginals.workload import Axes
 from dpcore.models.model import Model, RowCodes, Weights
-from dpcore.resolutions import Groups
-from dpcore.workload import Axes
 
 
 @dataclass(frozen=True, eq=False)

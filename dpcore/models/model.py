@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
-from dpcore.workload import Axes
+from dpcore.marginals.workload import Axes
 
 Weights = NDArray[np.float64]
 """An array over cells: counts, a factor, or probabilities."""

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
-from dpcore.workload import Axes
 
 _LOOP = 32  # from this many cells on, NumPy's own inner loop is fast enough
 _SUFFIX = 256  # cells that a vector sum should run over

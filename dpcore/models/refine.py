@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.marginals.workload import Axes
 from dpcore.models.curvature import Curvature, Vector, dot
 from dpcore.models.evidence import Evidence
 from dpcore.models.model import Model, Weights
-from dpcore.workload import Axes
 
 Functions = Mapping[Axes, Weights]
 """The logarithm of a multiplicative-weights distribution: a function for each set of columns.

@@ -13,14 +13,14 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models.dense import DenseModel
 from dpcore.models.evidence import Evidence
 from dpcore.models.factored import FactoredModel
 from dpcore.models.model import Model, Weights
 from dpcore.models.refine import STANDS_OUT, Functions, refine
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
 
 TRIES = 100  # evaluations of the model
 DENSE_CELL_TRIES = 4e8  # a large dense model gets fewer, so that tries x cells stays below this

@@ -14,12 +14,12 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models.curvature import Curvature, Vector, dot
 from dpcore.models.evidence import Evidence, Orders, Target
 from dpcore.models.model import Model, Weights
 from dpcore.models.refine import FARTHEST, STEEP, Functions
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
 
 STANDS_OUT = 3.0  # standard deviations by which a model must miss a trend before it is corrected
 CLOSE = 0.5  # standard deviations to which it is corrected

@@ -9,13 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.descent import Finding
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.models.persons import NoisyPersons, PersonSizes
 from dpcore.models.start import UNIFORM, Start
 from dpcore.release.statement import Statement
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.portrait import Portrait
-from dpcore.resolutions import Resolutions
 from dpcore.spec import Declaration
 from dpcore.universe.dependencies import LearnedFunction
 

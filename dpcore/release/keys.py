@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.resolutions import Resolutions
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.universe import Attribute, Universe
 from dpcore.universe.spread import Spread, category_values, null_codes
 from dpcore.universe.spreading import spread_of

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.errors import UsageError
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.object_store import AnyPath
 from dpcore.release.integrity import open_regular, refuse_store_error
 from dpcore.release.keys import Keys, key_fields
-from dpcore.resolutions import Resolutions
 from dpcore.universe import Universe
 
 MEASUREMENTS = "measurements.parquet"

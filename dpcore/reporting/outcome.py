@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.ledger import Account, Balance, Run
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.models import Model
 from dpcore.reporting.portrait import Portrait
 

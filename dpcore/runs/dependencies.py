@@ -5,13 +5,13 @@ post-processing. How rows are read never depends on it: rows that contradict a l
 """
 
 from dpcore.curator.curator import Curator
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.zeros import Zeros
 from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.privacy.accounting import Currency
-from dpcore.resolutions import Resolutions
 from dpcore.spec import Declaration
 from dpcore.strategies.strategy import column_name
 from dpcore.universe.dependencies import Depends, LearnedFunction
-from dpcore.zeros import Zeros
 
 
 def learn_functions(

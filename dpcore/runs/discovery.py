@@ -11,7 +11,7 @@ from fractions import Fraction
 from dpcore.curator.curator import Curator
 from dpcore.descent import Descent, Finding, Level, threshold
 from dpcore.ledger import Lease
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.mechanisms import DiscreteLaplace
 from dpcore.mechanisms.currency_noise import LEAST_NOISE
 from dpcore.privacy.accounting import Currency

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Axes
 from dpcore.models import Evidence
 from dpcore.runs.expected_rows import NoisyTotal, margin_of
 from dpcore.universe import Attribute, Boolean, Categorical, Date, Datetime, Universe
-from dpcore.workload import Axes
 
 NAMED_SHARE = 0.05
 """The least share of the rows without a declared value for which a warning names `missing` or `other`."""

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dpcore.measurements import EXPECTED_TOTAL, Measurement
+from dpcore.marginals.measurements import EXPECTED_TOTAL, Measurement
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.spec import Declaration
 from dpcore.universe import Attribute, Categorical, Date, Datetime, Outside, Universe

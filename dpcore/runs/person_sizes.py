@@ -7,7 +7,7 @@ classes of such numbers. In both, each person adds one to one count.
 import numpy as np
 
 from dpcore.curator.curator import Curator
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.models.persons import NoisyPersons, PersonSizes, size_ends
 from dpcore.privacy.accounting import Currency

@@ -16,7 +16,8 @@ from dpcore.answers.uncertainty import Uncertainty, restored, uncertainty_table,
 from dpcore.curator.curator import Curator
 from dpcore.descent import Finding
 from dpcore.ledger import Account, Balance, Lease, Ledger
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Workload
 from dpcore.object_store import AnyPath, ObjectPath, without_links
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, sampler_delta
 from dpcore.release import (
@@ -40,7 +41,6 @@ from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
 from dpcore.runs.prior import PriorTable
 from dpcore.runs.rounds import Plan
 from dpcore.universe.dependencies import LearnedFunction
-from dpcore.workload import Workload
 
 progress = logging.getLogger("dpcore.progress")
 

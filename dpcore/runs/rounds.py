@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 from dpcore.curator.curator import Curator
-from dpcore.measurements import Measurement, Selection
+from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.reporting.outcome import Round, distance, noise_floor
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, step_name

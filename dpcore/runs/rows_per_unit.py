@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean, median
 
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.release import ChosenLimit

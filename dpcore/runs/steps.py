@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import RunHeld, UsageError
-from dpcore.measurements import Measurement, Selection
+from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.places import places_of_spec, using
 from dpcore.private import Private
 from dpcore.release import SyntheticRows

@@ -13,7 +13,7 @@ import numpy as np
 from dpcore.curator.curator import Curator
 from dpcore.errors import DpflowError, RowsUnexpected, UsageError
 from dpcore.ledger import Account, Lease, Ledger, Run
-from dpcore.measurements import Measurement, Selection
+from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.models.persons import PersonSizes
 from dpcore.object_store import AnyPath
 from dpcore.places import places_of_spec

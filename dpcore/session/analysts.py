@@ -10,7 +10,7 @@ from typing import Any
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Ledger, Run, open_ledger
 from dpcore.ledger.shares import Share
-from dpcore.measurements import analyst_of
+from dpcore.marginals.measurements import analyst_of
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, budget_of
 from dpcore.session.bought import Bought

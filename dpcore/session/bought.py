@@ -11,9 +11,9 @@ import numpy as np
 from dpcore.answers.intervals import Basis, Interval, worst_of
 from dpcore.answers.query import Number, Query
 from dpcore.errors import LedgerDamaged
-from dpcore.measurements import BOUGHT, Counts, Measurement, step_for, step_without_payer
+from dpcore.marginals.measurements import BOUGHT, Counts, Measurement, step_for, step_without_payer
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.models.lifted import Grid
-from dpcore.resolutions import Resolutions
 
 
 def digest_of(query: Query) -> str:

@@ -28,14 +28,14 @@ from dpcore.answers.replicates import (
 )
 from dpcore.answers.uncertainty import Fit, Uncertainty
 from dpcore.errors import UsageError
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Axes
 from dpcore.models import Evidence, FactoredModel, Functions, Model, refine
 from dpcore.models.evidence import UNORDERED
 from dpcore.models.fitting import DENSE_PER_CELL, FACTORED_PER_CELL, Transcript
 from dpcore.models.lifted import Grid, LiftedModel, flattened, key_of
 from dpcore.models.model import Weights
 from dpcore.session.bought import Bought, with_axes
-from dpcore.workload import Axes
 
 TRIES = 60  # evaluations of the model for each fit after a purchase
 MODEL_MB, BYTES_PER_CELL = 8.0, 8  # the largest factored model, unless the spec says otherwise

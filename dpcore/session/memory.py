@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.answers.uncertainty import Fit
+from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
 from dpcore.session.bought import Bought
 from dpcore.session.knowledge import Knowledge
-from dpcore.workload import Axes
 
 FOLDER = "sessions"
 

@@ -13,7 +13,7 @@ from dpcore.answers.intervals import Basis, Interval
 from dpcore.answers.merging import Merging
 from dpcore.answers.query import Count, Number, Query
 from dpcore.errors import UsageError
-from dpcore.measurements import Counts
+from dpcore.marginals.measurements import Counts
 from dpcore.mechanisms.currency_noise import Noise
 from dpcore.models.lifted import Grid
 from dpcore.models.model import Weights

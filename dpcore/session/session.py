@@ -21,7 +21,7 @@ from dpcore.curator.curator import Curator
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Account, Lease, Ledger, Run, RunState
 from dpcore.ledger.rows import in_currency
-from dpcore.measurements import Counts
+from dpcore.marginals.measurements import Counts
 from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.places import Places, places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, epsilon_of

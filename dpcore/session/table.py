@@ -8,6 +8,7 @@ import numpy as np
 from dpcore.curator.curator import Curator
 from dpcore.errors import UsageError
 from dpcore.ledger import Lease
+from dpcore.marginals.workload import Axes
 from dpcore.models.lifted import Grid
 from dpcore.places import places_of_spec
 from dpcore.spec import Declaration
@@ -18,7 +19,6 @@ from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, fingerprint
 from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Universe
-from dpcore.workload import Axes
 
 
 class SessionTable:

@@ -15,7 +15,8 @@ from pydantic import (
 )
 
 from dpcore.errors import SpecError
-from dpcore.resolutions import Resolutions
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.zeros import Zeros
 from dpcore.spec.document import Document, Place
 from dpcore.spec.parts import MOST_SHARE, Finite, SpecPart
 from dpcore.universe import Attribute, Universe
@@ -24,7 +25,6 @@ from dpcore.universe.dependencies import Depends
 from dpcore.universe.leaves import Fine
 from dpcore.universe.orders import Order, implied
 from dpcore.universe.sums import Sum
-from dpcore.zeros import Zeros
 
 _ORDER = r"^[^<]*[^<\s][^<]*(<=[^<=]*[^<=\s][^<=]*)+$"
 _SUM = r"^[^=+]*[^=+\s][^=+]*=[^=+]*[^=+\s][^=+]*(\+[^=+]*[^=+\s][^=+]*)+$"

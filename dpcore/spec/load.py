@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from dpcore.descent import Descent
 from dpcore.errors import SpecError
+from dpcore.marginals.workload import Workload
 from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.privacy.protection import Protection
 from dpcore.spec.blocks import calendar_of, check_blocks
@@ -33,7 +34,6 @@ from dpcore.universe import Attribute, Date, Datetime, Universe
 from dpcore.universe.blocks import Calendar, narrowed
 from dpcore.universe.dependencies import Depends
 from dpcore.universe.leaves import Fine
-from dpcore.workload import Workload
 
 DENSE_CELLS = 1_000_000
 """Up to this many cells in the universe, a spec without a strategy may get the dense model; above, it gets the factored one."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from dpcore.marginals.workload import MOST_WEIGHT
 from dpcore.spec.about import AboutSpec
 from dpcore.spec.blocks import BlocksSpec
 from dpcore.spec.categories import BooleanSpec, CategoricalSpec
@@ -19,7 +20,6 @@ from dpcore.spec.persons import PersonsSpec
 from dpcore.spec.release import MOST_ROWS, STRATEGIES, OutputSpec, PrivacySpec, ReleaseSpec, WeightSpec
 from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import LIST, MOST_COLUMNS, NUMBER, PLAIN, WEIGHTED, MarginalSpec, WorkloadSpec
-from dpcore.workload import MOST_WEIGHT
 
 KINDS: Mapping[str, type[BaseModel]] = {
     "categorical": CategoricalSpec,

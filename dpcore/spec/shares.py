@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from dpcore.workload import Workload
+from dpcore.marginals.workload import Workload
 
 LEAST = 0.016  # with less, atoms and tails of Adult are lost in the noise; see docs/decisions/0039
 LEAST_TOGETHER = 0.16  # but many columns share this

@@ -6,10 +6,10 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
+from dpcore.marginals.workload import MOST_WEIGHT, Workload
 from dpcore.spec.document import Document, Place
 from dpcore.spec.parts import SpecPart
 from dpcore.universe import Attribute, Universe
-from dpcore.workload import MOST_WEIGHT, Workload
 
 MOST_COLUMNS = 8
 USUAL_ORDER = 3

@@ -1,13 +1,13 @@
 """Strategies, which improve a public model by noisy answers."""
 
 from dpcore.errors import SpecError
+from dpcore.marginals.zeros import Zeros
 from dpcore.spec import Declaration
 from dpcore.spec.release import AdaptiveSpec, PmwSpec
 from dpcore.strategies.adaptive import Adaptive, Column, has_levels
 from dpcore.strategies.mwem import Mwem
 from dpcore.strategies.pmw import Pmw
 from dpcore.strategies.strategy import Given, Outline, Strategy, step_name
-from dpcore.zeros import Zeros
 
 __all__ = [
     "Adaptive",

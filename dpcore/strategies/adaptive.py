@@ -10,18 +10,18 @@ import numpy as np
 
 from dpcore.curator.curator import Curator, Offer
 from dpcore.errors import SpecError
-from dpcore.measurements import Measurement, Selection
+from dpcore.marginals.measurements import Measurement, Selection
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes, Workload
+from dpcore.marginals.zeros import NO_ZEROS, Zeros
 from dpcore.models import Evidence, FactoredModel, Functions, refine
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored import BYTES_PER_CELL
 from dpcore.models.fitting import FACTORED_PER_CELL, Transcript, first_factored, last_factored, plain_factored
 from dpcore.models.start import First, Gate, factored_start, reconsidered
-from dpcore.resolutions import Resolutions
 from dpcore.strategies.candidates import Candidates, first_candidates
 from dpcore.strategies.grouping import coarser_versions
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
-from dpcore.workload import Axes, Workload
-from dpcore.zeros import NO_ZEROS, Zeros
 
 # Tuned on Adult with fourteen columns, see docs/decisions/0014.
 SELECTING = Fraction(8, 100)  # the selection's share of a round's budget

@@ -8,8 +8,8 @@ from itertools import combinations
 import numpy as np
 
 from dpcore.curator.curator import Offer
+from dpcore.marginals.workload import Axes
 from dpcore.models import FactoredModel
-from dpcore.workload import Axes
 
 STALE_ROUNDS = 8  # a candidate is re-evaluated after this many rounds, whatever was measured
 MOST_SETS = 1_000  # with more sets, only the smallest ones are candidates from the start

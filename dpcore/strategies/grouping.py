@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpcore.measurements import Counts
-from dpcore.resolutions import Groups
+from dpcore.marginals.measurements import Counts
+from dpcore.marginals.resolutions import Groups
 
 
 def coarser_versions(counts: Counts, *, least: Sequence[int], ordered: bool, apart: int = 0) -> Iterator[Groups]:

@@ -9,15 +9,15 @@ from fractions import Fraction
 import numpy as np
 
 from dpcore.curator.curator import Curator, Offer
-from dpcore.measurements import Measurement, Selection
+from dpcore.marginals.measurements import Measurement, Selection
+from dpcore.marginals.workload import Axes, Workload
+from dpcore.marginals.zeros import NO_ZEROS, Zeros
 from dpcore.models import DenseModel, Evidence, Functions, refine
 from dpcore.models.evidence import UNORDERED, Orders
 from dpcore.models.fitting import DENSE_PER_CELL, Transcript, first_dense, last_dense, plain_dense
 from dpcore.models.start import First, Gate, dense_start, reconsidered
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.strategies.worthwhile import Budget, Choice, choose
-from dpcore.workload import Axes, Workload
-from dpcore.zeros import NO_ZEROS, Zeros
 
 # Tuned on Adult (seven columns) and on two other census and hospital tables, see docs/decisions/0006.
 SELECTING = Fraction(1, 20)  # the selection's share of a round's budget

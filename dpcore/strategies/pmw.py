@@ -7,12 +7,12 @@ import numpy as np
 
 from dpcore.curator.curator import Curator, Offer
 from dpcore.errors import SpecError
-from dpcore.measurements import Measurement, Selection
+from dpcore.marginals.measurements import Measurement, Selection
+from dpcore.marginals.workload import Workload
+from dpcore.marginals.zeros import NO_ZEROS, Zeros
 from dpcore.models import DenseModel
 from dpcore.models.fitting import SignedSteps, counted_total
 from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, step_name
-from dpcore.workload import Workload
-from dpcore.zeros import NO_ZEROS, Zeros
 
 
 class Pmw(Strategy):

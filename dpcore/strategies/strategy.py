@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.curator.curator import Curator
-from dpcore.measurements import ONE_WAY, Measurement, Selection
+from dpcore.marginals.measurements import ONE_WAY, Measurement, Selection
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models import Model
 from dpcore.models.start import UNIFORM, Gate, PublicRows, Start
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from dpcore.marginals.workload import Axes
 from dpcore.models.evidence import LEAST_NOISE
-from dpcore.workload import Axes
 
 ABSOLUTE = math.sqrt(2 / math.pi)  # the mean absolute value of noise of standard deviation 1
 # Chosen on the tables of benchmarks/never_less.py and on Adult with seven columns, see docs/decisions/0042.

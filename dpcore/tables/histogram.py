@@ -10,11 +10,11 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.marginals.workload import Axes
 from dpcore.private import Private
 from dpcore.tables.counting import Chunk, Coarse, Counts, count_sets, distinct_rows
 from dpcore.tables.ingest.records import Records
 from dpcore.universe import CompactCodes, Universe, code_type
-from dpcore.workload import Axes
 
 KEPT_CELLS = 8_000_000  # in the cache: a selection asks for hundreds of marginals, the next for most of them again
 DISTINCT_ROWS = 1 << 20  # up to this many rows, deduplication takes less time than it saves in later counts

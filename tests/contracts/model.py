@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
+from dpcore.marginals.workload import Axes
 from dpcore.models import Model, Weights
-from dpcore.workload import Axes
 
 Steps = list[tuple[Axes, Weights]]
 

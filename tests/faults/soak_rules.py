@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import DpflowError
 from dpcore.ledger import Ledger, Operation, OperationState, RunState, open_ledger
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.steward.verify import verify_ledger
 from dpcore.strategies.strategy import column_step, step_name
 

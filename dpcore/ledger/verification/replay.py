@@ -24,7 +24,7 @@ from dpcore.ledger.rows import (
 )
 from dpcore.ledger.verification.findings import at_event, require
 from dpcore.ledger.verification.replayed_run import Details, ReplayedRun, reserved
-from dpcore.measurements import analyst_of
+from dpcore.marginals.measurements import analyst_of
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours
 

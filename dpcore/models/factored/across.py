@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpcore.marginals.workload import Axes
 from dpcore.models.factored.moves import Moves
 from dpcore.models.factored.scopes import Scope, Scopes
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import Weights
 from dpcore.models.passes import products
-from dpcore.workload import Axes
 
 Factor = tuple[Weights, Axes]
 

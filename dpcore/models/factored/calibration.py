@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpcore.marginals.workload import Axes
+from dpcore.marginals.zeros import IMPOSSIBLE
 from dpcore.models.factored.moves import Moves
 from dpcore.models.factored.scopes import Scope, Scopes
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import Weights
-from dpcore.workload import Axes
-from dpcore.zeros import IMPOSSIBLE
 
 WIDEST = 600.0  # the range of a clique's logarithms up to which products neither underflow nor lose precision
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.marginals.resolutions import Groups, Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models.factored.across import LEAST_PROBABILITY, Across, Part
 from dpcore.models.model import Weights
-from dpcore.resolutions import Groups, Resolutions
-from dpcore.workload import Axes
 
 
 @dataclass

@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
+from dpcore.marginals.resolutions import Groups, Resolutions
+from dpcore.marginals.workload import Axes
+from dpcore.marginals.zeros import NO_ZEROS, Zeros
 from dpcore.models.factored.across import Across
 from dpcore.models.factored.calibration import Calibration
 from dpcore.models.factored.merged import merged_marginal
@@ -22,9 +25,6 @@ from dpcore.models.factored.sampling import draw_chunks, draw_rows
 from dpcore.models.factored.scopes import Scope, Scopes, inside
 from dpcore.models.factored.tree import JunctionTree, cliques_of
 from dpcore.models.model import RowCodes, Weights, checked_total
-from dpcore.resolutions import Groups, Resolutions
-from dpcore.workload import Axes
-from dpcore.zeros import NO_ZEROS, Zeros
 
 BYTES_PER_CELL = 8
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpcore.marginals.resolutions import Groups, Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
 from dpcore.models.passes import sum_to, times
-from dpcore.resolutions import Groups, Resolutions
-from dpcore.workload import Axes
 
 _SMALL = 2048  # up to this many cells, NumPy's own sum is faster than `sum_to`
 _LONG = 16  # runs of cells from which on NumPy's own loops are fast enough

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models.factored.scopes import Scopes
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import RowCodes, Weights
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
 
 Codes = NDArray[np.int64]
 

@@ -5,8 +5,8 @@ from functools import cache, lru_cache
 from typing import TypeAlias
 
 from dpcore.errors import UsageError
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 
 Scope: TypeAlias = int
 """A set of axes, with bit i for axis i. An axis determines the coarser versions of its column, so the set contains those as well."""

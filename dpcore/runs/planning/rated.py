@@ -8,13 +8,13 @@ from fractions import Fraction
 from itertools import combinations
 from statistics import median
 
+from dpcore.marginals.workload import Axes
 from dpcore.reporting.ratings import GOOD_ERROR, Rating, percent, rate
 from dpcore.runs.planning.noise import Terms
 from dpcore.spec import Declaration
 from dpcore.spec.advice import suspected_ids
 from dpcore.universe import Attribute, Categorical
 from dpcore.universe.leaves import Fine
-from dpcore.workload import Axes
 
 FEW_CELLS = 20
 """A column with at most this many cells need not be made coarser."""

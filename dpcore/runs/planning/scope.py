@@ -7,6 +7,7 @@ from statistics import median_low
 
 from dpcore.descent import threshold
 from dpcore.errors import UsageError
+from dpcore.marginals.workload import Axes
 from dpcore.mechanisms import DiscreteLaplace, ExponentialMechanism
 from dpcore.mechanisms.pricing import cell_noise, marginal_noise
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, mu_of, pure_gdp, pure_zcdp, spend_amount
@@ -15,7 +16,6 @@ from dpcore.runs.planning.noise import Terms
 from dpcore.spec import Declaration
 from dpcore.universe import Universe
 from dpcore.universe.leaves import Fine
-from dpcore.workload import Axes
 
 MOST_LISTED = 10**18
 """The largest number of cells that is given exactly: every JSON reader can hold it as an integer."""

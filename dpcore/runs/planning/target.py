@@ -8,6 +8,7 @@ from math import inf, prod
 from typing import Any
 
 from dpcore.errors import UsageError
+from dpcore.marginals.workload import Axes
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.runs.paying import smallest_share
 from dpcore.runs.planning.changes import at
@@ -16,7 +17,6 @@ from dpcore.runs.planning.noise import Terms, terms_of
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS, PmwSpec
 from dpcore.strategies import strategy_for
-from dpcore.workload import Axes
 
 MOST_EPSILON = 100.0
 MOST_ERROR = 2.0

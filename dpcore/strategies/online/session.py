@@ -16,7 +16,7 @@ import numpy as np
 from dpcore.curator.gate import CountQuery, Gate, Gatekeeper
 from dpcore.errors import BudgetRefused, LedgerDamaged, UsageError
 from dpcore.ledger import Ledger, Operation
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.models import Model
 from dpcore.strategies.online.bounds import Bounds, Terms, bounds_for
 from dpcore.strategies.online.weights import PublicWeights, expected_rows, weights_for

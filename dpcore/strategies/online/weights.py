@@ -7,10 +7,10 @@ import numpy as np
 
 from dpcore.curator.gate import CountQuery
 from dpcore.errors import UsageError
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models import DenseModel, FactoredModel, Model
 from dpcore.models.model import Weights
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
 
 DENSE_CELLS = 1 << 20
 """Up to this many cells, the model stores every cell: each query then takes a few milliseconds."""

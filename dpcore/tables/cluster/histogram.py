@@ -5,12 +5,12 @@ from math import prod
 
 import numpy as np
 
+from dpcore.marginals.workload import Axes
 from dpcore.tables.cluster.records import ClusterRecords, asked, new_word
 from dpcore.tables.cluster.work import CountSets
 from dpcore.tables.counting import Coarse, Counts, in_groups
 from dpcore.tables.histogram import Histogram
 from dpcore.universe import Universe
-from dpcore.workload import Axes
 
 MOST_CELLS = 1 << 22  # counted in one pass: a worker holds a few times as many 8-byte integers
 SPLIT_EVERY = 8  # partitions whose counts one task adds up

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dpcore.errors import UsageError
+from dpcore.marginals.workload import Axes
 from dpcore.tables.cluster.failures import publicly
 from dpcore.tables.cluster.frames import Layout, sums_frame
 from dpcore.tables.counting import Coarse, Counts, count_sets
@@ -25,7 +26,6 @@ from dpcore.tables.ingest.tally import bucketed, started, tallied
 from dpcore.tables.sources.part import Part
 from dpcore.tables.sources.source import read_piece
 from dpcore.version import installed_version
-from dpcore.workload import Axes
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from dpcore.workload import Axes
+from dpcore.marginals.workload import Axes
 
 MOST_CELLS = 1 << 17
 """The largest joint count that is not itself a wanted marginal: it fits in the processor's cache."""

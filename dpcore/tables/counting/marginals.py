@@ -15,9 +15,9 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.marginals.workload import Axes
 from dpcore.tables.counting.cover import Joint, cover
 from dpcore.universe import CompactCodes, code_type
-from dpcore.workload import Axes
 
 T = TypeVar("T")
 

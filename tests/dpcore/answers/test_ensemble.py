@@ -11,9 +11,9 @@ from dpcore.answers.merging import stacked, summed
 from dpcore.answers.query import Number, Query
 from dpcore.answers.release import Release
 from dpcore.answers.sql import parse
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.models import FactoredModel
 from dpcore.models.model import Weights
-from dpcore.resolutions import Resolutions
 
 QUESTIONS = [
     "select count(*), avg(age), sum(age), median(age) from release where age > 30 group by city",

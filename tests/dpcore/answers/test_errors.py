@@ -14,8 +14,8 @@ from dpcore.answers import errors as errors_module
 from dpcore.answers.errors import errors_of, listed_marginals
 from dpcore.answers.intervals import Intervals
 from dpcore.answers.release import Release, open_release
+from dpcore.marginals.workload import Workload
 from dpcore.release.keys import key_names
-from dpcore.workload import Workload
 from tests.dpcore.answers.releases import DENSE, make_release, table
 
 ROWS = 2000

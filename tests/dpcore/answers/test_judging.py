@@ -10,10 +10,10 @@ import pytest
 from dpcore.answers import judging
 from dpcore.answers.judging import judge, mutual_information
 from dpcore.answers.release import Release
+from dpcore.marginals.workload import Workload
 from dpcore.release import Judgement
 from dpcore.reporting.portrait import GUESS, MEASURED, MODEL, PARTS
 from dpcore.reporting.ratings import Rating
-from dpcore.workload import Workload
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models import Weights
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
 
 Functions = dict[Axes, Weights]
 Codes = Sequence[NDArray[np.int64]]

@@ -6,14 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
+from dpcore.marginals.zeros import Zeros
 from dpcore.models import DenseModel, Evidence, FactoredModel, refine
 from dpcore.models.lifted import Grid, LiftedModel, key_of
 from dpcore.models.start import First
 from dpcore.models.trends import keep_trends
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
-from dpcore.zeros import Zeros
 
 SHAPE = (6, 7, 2, 5, 4)
 ROWS = 20_000

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
+from dpcore.marginals.workload import Axes
 from dpcore.models import MAX_CELLS, DenseModel
 from dpcore.models.passes import scale_along, sum_to
-from dpcore.workload import Axes
 from tests.contracts.model import ModelContract, all_axes, along, summed
 
 # Small and long, alike and mixed axes, so that every way through the passes is taken: vectors, matrices, chunks, remainders.

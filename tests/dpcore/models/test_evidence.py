@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.models import Evidence
 
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models import DenseModel, Evidence, FactoredModel, Model, Weights, refine
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored.scopes import Scopes, axes_in, inside
 from dpcore.models.factored.tree import JunctionTree
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
 from tests.dpcore.models.factored_reference import axes_of, distribution, functions_of, marginal_of, resolutions
 
 EXACT = 1e-9

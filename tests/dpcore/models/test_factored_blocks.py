@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.models import FactoredModel
 from dpcore.models.factored import sampling
-from dpcore.resolutions import Resolutions
 from tests.dpcore.models.factored_reference import Codes, Functions
 from tests.dpcore.models.test_factored_sampling import (
     FORK,

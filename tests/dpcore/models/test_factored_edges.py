@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models import DenseModel, FactoredModel, Weights
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
 from tests.dpcore.models.factored_reference import axes_of, resolutions
 from tests.dpcore.models.test_factored import normal, zeros
 

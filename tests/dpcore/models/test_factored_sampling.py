@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models import FactoredModel, Weights
 from dpcore.models.factored.sampling import CHUNK_ROWS, GOLDEN
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
 from tests.dpcore.models.factored_reference import (
     SEEDS,
     Codes,

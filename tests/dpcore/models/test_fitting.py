@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.models.fitting import How, Transcript, fit_dense, fit_factored
-from dpcore.resolutions import Resolutions
 
 SHAPE, NOISE = (4, 3, 5, 2), 20.0
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.models import DenseModel, Evidence, FactoredModel, Model, refine
 from dpcore.models.lifted import Grid, LiftedModel, flattened, key_of
-from dpcore.resolutions import Resolutions
 
 GRID = Grid((0, 2), (np.array([0, 1, 0]), np.array([0, 0, 1, 1])))
 CROSSING = Grid((0,), (np.array([0, 1, 1]),))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpcore.answers.merging import summed
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.models import FactoredModel
-from dpcore.resolutions import Resolutions
 
 
 @pytest.fixture

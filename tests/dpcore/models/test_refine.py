@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models import DenseModel, Evidence, FactoredModel, Functions, Weights, refine
 from dpcore.models.refine import CLOSE, MOST_DIRECTIONS, _Point, _Search
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
 
 SHAPE = (4, 5, 6)
 TRIPLE = [(0, 1), (0, 2), (1, 2)]

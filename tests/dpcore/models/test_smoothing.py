@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.models import Evidence
 from dpcore.models.fitting import How, Transcript, fit_dense
 from dpcore.models.smoothing import smoothed

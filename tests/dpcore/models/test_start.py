@@ -9,12 +9,12 @@ import pytest
 from benchmarks.priors import PseudoMeasured
 from benchmarks.simulated import SeededCurator, Table, release
 from dpcore.errors import UsageError
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Workload
 from dpcore.models import DenseModel, FactoredModel
 from dpcore.models.start import PublicRows, dense_start, factored_start
 from dpcore.release.started import START, read_start
-from dpcore.resolutions import Resolutions
 from dpcore.strategies import Adaptive, Column, Mwem, Strategy
-from dpcore.workload import Workload
 
 SIZES = (4, 5, 3, 2)
 PAIRS = Workload.all_of(attributes=4, order=2)

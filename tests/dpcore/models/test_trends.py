@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 from dpcore.models import DenseModel, Evidence, FactoredModel, Functions, Model, refine
 from dpcore.models.trends import keep_trends
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
 
 CELLS, ROWS, NOISE = 24, 40_000, 16.0
 INNER = CELLS - 1

@@ -15,12 +15,12 @@ import pytest
 
 from dpcore import synthesize
 from dpcore.answers.sql import parse
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.release import Draft, SyntheticRows
 from dpcore.release.card import STYLE, card
 from dpcore.release.statement import Bookkeeping, ChosenLimit, Statement
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.portrait import Portrait
-from dpcore.resolutions import Resolutions
 from dpcore.spec import load_spec
 from dpcore.universe import Boolean, Universe
 from tests.conftest import Workspace

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.release.measured import measurement_schema, measurement_tables, read_measurements
-from dpcore.resolutions import Resolutions
 from dpcore.universe import Boolean, Categorical, Date, Every, Integer, Number, Outside, Universe
 
 UNIVERSE = Universe(

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from dpcore import Outcome, synthesize
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.mechanisms.sampling import entropy
 from dpcore.runs.empty_columns import empty_column_warnings
 from dpcore.runs.expected_rows import NoisyTotal

@@ -16,7 +16,7 @@ from dpcore.cli.main import main
 from dpcore.curator.curator import Curator
 from dpcore.errors import RowsUnexpected, SpecError
 from dpcore.ledger import Ledger, Run, open_ledger
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.mechanisms import DiscreteLaplace
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency

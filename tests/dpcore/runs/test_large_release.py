@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import synthesize
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.models import DenseModel, FactoredModel, Model
 from dpcore.models.factored.sampling import CHUNK_ROWS as FACTORED_CHUNK
 from dpcore.models.systematic import CHUNK_ROWS
 from dpcore.release import Codes, Draft, Published, SyntheticRows, publish, publishing
-from dpcore.resolutions import Resolutions
 from tests.conftest import Workspace
 
 SHAPE = (4, 3, 5)

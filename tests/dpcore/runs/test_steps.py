@@ -8,7 +8,7 @@ import pytest
 
 from dpcore import Outcome, load_spec
 from dpcore.errors import BudgetRefused, RunHeld, UsageError
-from dpcore.measurements import Measurement, Selection
+from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.runs import steps
 from dpcore.runs.rounds import Exhausted
 from dpcore.runs.steps import PLAIN, Done, Learned, Reserved, Steps, in_order, open_run, opened

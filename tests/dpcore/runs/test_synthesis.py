@@ -18,7 +18,7 @@ import pytest
 from dpcore import Outcome, load_spec, synthesize
 from dpcore.errors import SourceError, UsageError
 from dpcore.ledger import LEASE_SECONDS, Ledger, open_ledger
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.mechanisms import from_description
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency

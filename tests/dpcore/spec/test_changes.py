@@ -3,8 +3,8 @@
 import pytest
 
 from dpcore.errors import SpecError
+from dpcore.marginals.workload import Workload
 from dpcore.spec import Changes, Declaration, changed, load_spec
-from dpcore.workload import Workload
 from tests.conftest import Workspace
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import SpecError
+from dpcore.marginals.workload import Workload
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.document import LARGEST_BYTES, Document
-from dpcore.workload import Workload
 
 GOOD = """\
 dataset: visits

@@ -11,9 +11,10 @@ import pytest
 
 from dpcore.curator.curator import Offer
 from dpcore.errors import SpecError
-from dpcore.measurements import Counts, Measurement, Selection
+from dpcore.marginals.measurements import Counts, Measurement, Selection
+from dpcore.marginals.resolutions import Groups, Resolutions
+from dpcore.marginals.workload import Axes, Workload
 from dpcore.models.factored import BYTES_PER_CELL
-from dpcore.resolutions import Groups, Resolutions
 from dpcore.strategies import Adaptive, Column
 from dpcore.strategies.adaptive import (
     LEAST_FIRST,
@@ -24,7 +25,6 @@ from dpcore.strategies.adaptive import (
     SELECTING,
     TOLERATED,
 )
-from dpcore.workload import Axes, Workload
 
 COLUMNS = (
     Column("a", 4, ordered=False),

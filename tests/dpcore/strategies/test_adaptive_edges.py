@@ -10,12 +10,12 @@ import pytest
 
 from dpcore import synthesize
 from dpcore.ledger import Ledger, Operation
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Workload
 from dpcore.models import FactoredModel
 from dpcore.models.factored import BYTES_PER_CELL
-from dpcore.resolutions import Resolutions
 from dpcore.steward.verify import verify_ledger
 from dpcore.strategies import Adaptive, Column
-from dpcore.workload import Workload
 from tests.conftest import Workspace
 from tests.dpcore.runs.test_synthesis import check_the_books, check_the_release, transcript_of
 from tests.dpcore.runs.test_synthesis_adaptive import COLUMNS as NAMED

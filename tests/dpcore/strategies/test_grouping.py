@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpcore.resolutions import Resolutions
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.strategies.grouping import coarser_versions
 from dpcore.tables.histogram import LocalHistogram
 from dpcore.universe import code_type

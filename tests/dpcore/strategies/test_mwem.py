@@ -7,10 +7,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpcore.measurements import Measurement, Selection
+from dpcore.marginals.measurements import Measurement, Selection
+from dpcore.marginals.workload import Workload
 from dpcore.strategies import Mwem
 from dpcore.strategies.mwem import ORDERING
-from dpcore.workload import Workload
 
 SHAPE = (3, 4, 2, 5)
 NAMES = ("a", "b", "c", "d")

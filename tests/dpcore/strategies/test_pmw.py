@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpcore.errors import SpecError
-from dpcore.measurements import Measurement, Selection
+from dpcore.marginals.measurements import Measurement, Selection
+from dpcore.marginals.workload import Workload
 from dpcore.strategies import Pmw
-from dpcore.workload import Workload
 
 SHAPE = (2, 3)
 WORKLOAD = Workload.all_of(attributes=2, order=2)

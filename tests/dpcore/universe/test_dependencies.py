@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dpcore.errors import SpecError
-from dpcore.resolutions import Resolutions
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.zeros import Zeros
 from dpcore.universe import Boolean, Categorical, Date, Every, Integer, Outside, Universe
 from dpcore.universe.constraints import Condition, Constraint, Implication, Violations
 from dpcore.universe.dependencies import UNDETERMINED, Depends
-from dpcore.zeros import Zeros
 
 COLUMNS = {
     "city": Categorical(("Austin", "Boston", "Reno"), outside=Outside.OTHER, missing=True),

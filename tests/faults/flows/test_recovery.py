@@ -19,7 +19,7 @@ import dpcore
 import dpcore.ledger.ledger as protocol
 from dpcore.curator.curator import Curator
 from dpcore.ledger import open_ledger
-from dpcore.measurements import Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.runs.synthesis import Synthesis
 from dpcore.steward.verify import verify_ledger
 from flows.tasks.retry import retry_infrastructure

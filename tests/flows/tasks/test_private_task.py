@@ -25,7 +25,7 @@ import flows.synthesize
 import flows.verify
 from dpcore import Outcome
 from dpcore.errors import SourceError
-from dpcore.measurements import Measurement, Selection
+from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.runs.steps import Done, Learned, Reserved
 from flows.synthesize import synthesize
 from flows.tasks.guard import PrivateTask, private_flow, private_task

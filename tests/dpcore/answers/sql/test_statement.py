@@ -28,8 +28,8 @@ from dpcore.answers.query import (
 )
 from dpcore.answers.sql import QueryError, parse
 from dpcore.errors import UsageError
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.models import FactoredModel
-from dpcore.resolutions import Resolutions
 from dpcore.universe import Universe
 from tests.dpcore.answers.malformed import HOSTILE, VALID, mutated
 from tests.dpcore.answers.releases import declared_universe

@@ -13,6 +13,7 @@ import pytest
 
 from dpcore import load_spec
 from dpcore.ledger import open_ledger
+from dpcore.marginals.workload import Axes
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.ratings import Rating, rate
@@ -20,7 +21,6 @@ from dpcore.runs.planning.plan import Plan, plan_run
 from dpcore.runs.planning.rated import RatedColumn
 from dpcore.runs.synthesis import Synthesis
 from dpcore.strategies import Strategy
-from dpcore.workload import Axes
 from tests.conftest import Workspace
 from tests.dpcore.runs.planning.test_plan import ALL_PAIRS, declare, dpflow, few_columns
 from tests.dpcore.runs.test_synthesis_adaptive import ROWS, open_account

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
-from dpcore.resolutions import Resolutions
+from dpcore.marginals.resolutions import Resolutions
 from tests.dpcore.models.factored_reference import resolutions
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpcore.errors import SpecError
-from dpcore.resolutions import Resolutions
-from dpcore.zeros import MOST_JOINED, NO_ZEROS, Zeros
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.zeros import MOST_JOINED, NO_ZEROS, Zeros
 
 SHAPE = (3, 4, 2, 5, 2)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
-from dpcore.workload import Axes
+from dpcore.marginals.workload import Axes
 
 Groups = NDArray[np.intp]
 """For every cell of an axis, the cell of a coarser axis that contains it."""

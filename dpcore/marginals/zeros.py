@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import SpecError
-from dpcore.resolutions import Resolutions
-from dpcore.workload import Axes
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
 
 Possible = npt.NDArray[np.bool_]
 Weights = npt.NDArray[np.float64]

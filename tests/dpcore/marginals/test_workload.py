@@ -1,6 +1,6 @@
 """Workloads and what is worth measuring for them."""
 
-from dpcore.workload import Workload
+from dpcore.marginals.workload import Workload
 
 
 def test_all_marginals_of_an_order_are_listed_once() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import LedgerDamaged
-from dpcore.workload import Axes
+from dpcore.marginals.workload import Axes
 
 Counts = npt.NDArray[np.int64]
 
