@@ -11,13 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dpcore.marginals.workload import Axes
+from dpcore.models.factored.factors import Factor, Factors
 from dpcore.models.factored.moves import Moves
 from dpcore.models.factored.scopes import Scope, Scopes
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import Weights
-from dpcore.models.passes import products
-
-Factor = tuple[Weights, Axes]
 
 LEAST_PROBABILITY = 1e-300  # lower probabilities count as zero: their inverse would overflow
 
@@ -38,7 +36,7 @@ class Across:
         self._beliefs = beliefs
         self.scopes = scopes
         self._moves = moves
-        self._resolutions = scopes.resolutions
+        self._factors = Factors(scopes, moves)
         self._parts: dict[tuple[int, Scope], Weights] = {}
         self._conditionals: dict[Part, Factor] = {}
 
@@ -95,11 +93,11 @@ class Across:
         array, over = self.within(clique, needed), scopes.axes(needed)
         if seen_from is not None:
             array = array * self._inverse(array, over, scopes.axes(separator))
-        result = self._finest({*axes, *scopes.axes(separator)})
+        result = scopes.finest({*axes, *scopes.axes(separator)})
         factors = [self._conditionals[each] for each in further]
         for done, factor in enumerate(factors, start=1):
             later = {axis for _, others in factors[done:] for axis in others}
-            array, over = self._product((array, over), factor, keep={*result, *later})
+            array, over = self._factors.product((array, over), factor, keep={*result, *later})
         goal = axes if seen_from is None else result
         return self._moves.sum(array, over, goal), goal
 
@@ -115,44 +113,3 @@ class Across:
         sums = self._moves.sum(array, over, separator)
         inverse = np.divide(1.0, sums, out=np.zeros(sums.shape), where=sums > LEAST_PROBABILITY)
         return self._moves.spread(inverse, separator, over)
-
-    def _finest(self, axes: set[int]) -> Axes:
-        """Return the finest of the given axes for each column, in ascending order."""
-        return self.scopes.axes(sum(1 << axis for axis in axes))
-
-    def _product(self, one: Factor, other: Factor, *, keep: set[int]) -> Factor:
-        """Multiply two factors and sum out every column that is not kept, as a batch of matrix products."""
-        of = self._resolutions
-        columns = {of.column(axis) for axis in keep}
-        (a, over_a), (b, over_b) = self._summed(one, other, columns), self._summed(other, one, columns)
-        finest = {of.column(axis): axis for axis in self._finest({*over_a, *over_b})}
-        (a, over_a), (b, over_b) = self._refined((a, over_a), finest), self._refined((b, over_b), finest)
-        both = set(over_a) & set(over_b)
-        batch = tuple(axis for axis in over_a if axis in both and of.column(axis) in columns)
-        summed = tuple(axis for axis in over_a if axis in both and of.column(axis) not in columns)
-        rows = tuple(axis for axis in over_a if axis not in both)
-        columns_of_b = tuple(axis for axis in over_b if axis not in both)
-        left = _arranged(a, over_a, batch + rows + summed).reshape(of.cells(batch), of.cells(rows), of.cells(summed))
-        right = _arranged(b, over_b, batch + summed + columns_of_b).reshape(
-            of.cells(batch), of.cells(summed), of.cells(columns_of_b)
-        )
-        over = batch + rows + columns_of_b
-        result = tuple(sorted(over))
-        return _arranged(products(left, right).reshape(of.shape_of(over)), over, result), result
-
-    def _summed(self, factor: Factor, other: Factor, kept: set[int]) -> Factor:
-        """Sum each column of a factor that is not kept: to the version of the other factor, if that is coarser, or out if it has none."""
-        of, (array, over) = self._resolutions, factor
-        versions = {of.column(axis): axis for axis in other[1]}
-        left = [axis for axis in over if of.column(axis) in kept or of.column(axis) in versions]
-        target = tuple(axis if of.column(axis) in kept else max(axis, versions[of.column(axis)]) for axis in left)
-        return self._moves.sum(array, over, target), target
-
-    def _refined(self, factor: Factor, finest: dict[int, int]) -> Factor:
-        array, over = factor
-        target = tuple(finest[self._resolutions.column(axis)] for axis in over)
-        return self._moves.spread(array, over, target), target
-
-
-def _arranged(array: Weights, over: Axes, wanted: Axes) -> Weights:
-    return array.transpose([over.index(axis) for axis in wanted])

@@ -84,6 +84,10 @@ class Scopes:
             finest.setdefault(self.resolutions.column(axis), axis)
         return tuple(sorted(finest.values(), key=lambda axis: (self.resolutions.shape_of((axis,)), axis)))
 
+    def finest(self, axes: set[int]) -> Axes:
+        """Return the finest of the given axes for each column."""
+        return self.axes(axes_to_scope(axes))
+
     def cells(self, scope: Scope) -> int:
         """Return the number of cells of an array over a scope. Most scopes are new, but their parts of a few columns are not."""
         cells = 1

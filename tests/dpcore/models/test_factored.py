@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations, permutations
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.models import DenseModel, Evidence, FactoredModel, Model, Weights, refine
 from dpcore.models.evidence import LEAST_NOISE
+from dpcore.models.factored import factors
 from dpcore.models.factored.scopes import Scopes, axes_in, inside
 from dpcore.models.factored.tree import JunctionTree
 from tests.dpcore.models.factored_reference import axes_of, distribution, functions_of, marginal_of, resolutions
@@ -77,8 +79,12 @@ def test_without_coarser_versions_it_agrees_with_the_dense_model(data: st.DataOb
         np.testing.assert_allclose(found[axes], expected[axes], rtol=0, atol=50 * EXACT)
 
 
+@pytest.mark.parametrize("small", [0, 30, factors.SMALL])
 @pytest.mark.parametrize("asked", [(0, 7), (1, 3, 5), (0, 2, 4, 6), (0, 3, 5, 6, 7)])
-def test_marginals_across_a_whole_tree_are_exact_with_every_mixture_of_resolutions(asked: Axes) -> None:
+def test_marginals_across_a_whole_tree_are_exact_with_every_mixture_of_resolutions(
+    asked: Axes, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(factors, "SMALL", small)  # 0: every product is computed cell by cell
     of = Resolutions((4, 3, 4, 2, 4, 3, 4, 3))
     halves = {column: of.coarsen(column, [0, 1, 0, 1]) for column in (0, 2, 4, 6)}
     links = [(0, 1), (1, halves[2]), (2, 3), (3, halves[4]), (4, 5), (halves[4], halves[6]), (6, 7), (2, halves[0])]
@@ -93,6 +99,23 @@ def test_marginals_across_a_whole_tree_are_exact_with_every_mixture_of_resolutio
     for axes in mixtures:
         assert model._home(axes) is None
         np.testing.assert_allclose(model.marginal(axes), marginal_of(of, probabilities, axes), rtol=0, atol=EXACT)
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.data())
+def test_products_cell_by_cell_change_no_marginal(data: st.DataObject) -> None:
+    of = data.draw(resolutions(cells=5, versions=3))
+    functions = data.draw(functions_of(of))
+    asked = data.draw(st.lists(axes_of(of, most=5), min_size=1, max_size=8))
+    found = []
+    for small in (0, 20, factors.SMALL):
+        with patch.object(factors, "SMALL", small):
+            model = FactoredModel(of, total=1.0)
+            model.assign(functions)
+            found.append([model.marginal(axes) for axes in asked])
+    for whole, *by_cell in zip(*reversed(found), strict=True):
+        for each in by_cell:
+            np.testing.assert_allclose(each, whole, rtol=0, atol=EXACT)
 
 
 def test_marginals_that_share_their_way_through_the_tree_do_not_disturb_each_other() -> None:
