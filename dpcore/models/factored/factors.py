@@ -91,7 +91,7 @@ class Factors:
         array, over = factor
         place = over.index(axis)
         if axis == coarser:
-            return array[*[slice(None)] * place, cell], over[:place] + over[place + 1 :]
+            return np.moveaxis(array, place, 0)[cell], over[:place] + over[place + 1 :]
         members = np.flatnonzero(self._resolutions.groups(axis, coarser) == cell)
         first, last = int(members[0]), int(members[-1])
         if last - first + 1 == len(members):  # neighbours: no copy is needed

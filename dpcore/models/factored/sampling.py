@@ -5,9 +5,10 @@ group's distribution converts to a cell. Random shares would add sampling noise 
 so that similar rows are neighbours, and row i gets the share i x golden ratio, modulo 1. In any run of neighbours such shares are spread
 evenly, so each cell is drawn about as often as expected (Weyl's sequence; van der Corput 1935).
 
-The order is new for every clique: the runs of similar rows are shuffled, and so are the rows within each. Otherwise two cliques could order
-the rows the same way, and columns that are independent given their separator would be correlated. Rows are similar if they agree on the
-columns drawn first, as long as runs stay long: later columns would only shorten the runs.
+Rows are ordered by one column, within that by another, and so on. So the rows that agree on the first columns are neighbours, and within
+them those that also agree on the next. Columns are in a new random order for every clique, and so are the values of each column, anew among
+any rows that agree on the columns before. Otherwise two cliques could order the rows the same way, and columns that are independent given
+their separator would be correlated.
 """
 
 import math
@@ -27,7 +28,7 @@ from dpcore.models.model import RowCodes, Weights
 Codes = NDArray[np.int64]
 
 GOLDEN = (math.sqrt(5) - 1) / 2
-RUN = 64  # the least average length of a run of similar rows
+LEVELS = 8  # columns by which rows are ordered: then hardly any two rows still agree
 CHUNK_ROWS = 1 << 18  # rows drawn at a time: bounds the memory, and shifts a cell's count by a few rows per chunk
 
 
@@ -67,7 +68,6 @@ def _draw_chunk(
 ) -> tuple[Codes, ...]:
     of = scopes.resolutions
     known: dict[int, Codes] = {}
-    alike = np.zeros(count, dtype=np.int64)  # equal for similar rows
     for clique in tree.order:
         axes = tree.axes[clique]
         new = tuple(axis for axis in axes if axis not in known)
@@ -80,14 +80,14 @@ def _draw_chunk(
         table = beliefs[clique].transpose([axes.index(axis) for axis in same + new]).reshape(of.cells(same), -1)
         lines = _flat([known[axis] for axis in same], of.shape_of(same), count)
         groups = _flat([known[axis] for axis in coarser], of.shape_of(coarser), count)
-        runs = rng.permutation(count)[alike]
-        order = np.lexsort((rng.permutation(count), runs, lines * of.cells(coarser) + groups))
+        others = {
+            of.column(axis): axis for axis in sorted(known, reverse=True)
+        }  # the finest known version of each column
+        similar = [known[axis] for axis in others.values() if axis not in shared]
+        order = _similar_together(lines * of.cells(coarser) + groups, similar, rng=rng)
         shares = np.empty(count)
         shares[order] = (np.arange(count) * GOLDEN + rng.random()) % 1.0
         drawn = cells.order[_draw(table[:, cells.order], lines, groups, cells.starts, shares)]
-        finer = _ranks(alike * len(cells.order) + drawn)
-        if (finer.max(initial=0) + 1) * RUN <= count:
-            alike = finer
         for axis, codes in zip(new, np.unravel_index(drawn, of.shape_of(new)), strict=True):
             for version in of.versions(of.column(axis)):
                 if version >= axis:
@@ -124,9 +124,24 @@ def _flat(codes: list[Codes], shape: tuple[int, ...], count: int) -> Codes:
     return flat
 
 
-def _ranks(keys: Codes) -> Codes:
-    """Replace each key by its dense rank: equal keys get equal ranks."""
-    return np.unique(keys, return_inverse=True)[1].astype(np.int64, copy=False)
+def _similar_together(groups: Codes, columns: list[Codes], *, rng: np.random.Generator) -> Codes:
+    """Return rows in the order of their groups, and within each by one column after the other. The order of columns and values is random.
+
+    Rows that agree so far get a new random number for each value of the next column. So the same values are in another order elsewhere.
+    """
+    keys: list[NDArray[Any]] = [rng.permutation(len(groups))]
+    agree = _scattered(groups.astype(np.uint64))
+    for place in rng.permutation(len(columns))[:LEVELS].tolist():
+        agree = _scattered(agree + columns[place].astype(np.uint64) + rng.integers(1 << 63, dtype=np.uint64))
+        keys.insert(1, (agree >> np.uint64(48)).astype(np.uint16))
+    return np.lexsort((*keys, groups))
+
+
+def _scattered(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a number that looks random for each number (the finaliser of SplitMix64, Steele, Lea and Flood 2014)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
 
 
 def _draw(table: Weights, lines: Codes, groups: Codes, starts: Codes, shares: Weights) -> Codes:
