@@ -1,8 +1,8 @@
 """Marginals whose axes lie in different cliques: the axes in between are summed out, clique by clique.
 
 Given a separator, the two sides of the tree are independent. So the marginal of axes a, b, c around a clique is the clique's own
-distribution times P(a | separator towards a) and so on, summed to a, b, c. The factors P(a | separator) are cached, because the
-hundreds of marginals of a round share them.
+distribution times P(a | separator towards a) and so on, summed to a, b, c. The factors P(a | separator) are cached as long as they take
+little memory, because the hundreds of marginals of a round share them.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from dpcore.models.factored.scopes import Scope, Scopes
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import Weights
 
+MOST_BYTES = 1 << 27  # of cached factors
 LEAST_PROBABILITY = 1e-300  # lower probabilities count as zero: their inverse would overflow
 
 
@@ -42,6 +43,7 @@ class Across:
 
     def marginal(self, axes: Axes) -> Weights:
         """Return the probabilities of the cells of these axes."""
+        self._forget()
         whole = Part(self.middle(axes), None, axes)
         waiting = [whole]
         further: dict[Part, list[Part]] = {}
@@ -51,6 +53,13 @@ class Across:
         for part in reversed(waiting[1:]):
             self._conditionals[part] = self._joint(part, further[part])
         return self._joint(whole, further[whole])[0]
+
+    def _forget(self) -> None:
+        """Drop the oldest cached factors, if all together take too much memory."""
+        held = sum(array.nbytes for array, _ in self._conditionals.values())
+        while held > MOST_BYTES:
+            array, _ = self._conditionals.pop(next(iter(self._conditionals)))
+            held -= array.nbytes
 
     def middle(self, axes: Axes) -> int:
         """Return the clique at which the conditionals of all directions together have the fewest cells."""

@@ -17,7 +17,7 @@ from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.models import DenseModel, Evidence, FactoredModel, Model, Weights, refine
 from dpcore.models.evidence import LEAST_NOISE
-from dpcore.models.factored import factors
+from dpcore.models.factored import across, factors
 from dpcore.models.factored.scopes import Scopes, axes_in, inside
 from dpcore.models.factored.tree import JunctionTree
 from tests.dpcore.models.factored_reference import axes_of, distribution, functions_of, marginal_of, resolutions
@@ -118,7 +118,11 @@ def test_products_cell_by_cell_change_no_marginal(data: st.DataObject) -> None:
             np.testing.assert_allclose(each, whole, rtol=0, atol=EXACT)
 
 
-def test_marginals_that_share_their_way_through_the_tree_do_not_disturb_each_other() -> None:
+@pytest.mark.parametrize("remembered", [0, 100, across.MOST_BYTES])
+def test_marginals_that_share_their_way_through_the_tree_do_not_disturb_each_other(
+    remembered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(across, "MOST_BYTES", remembered)
     of = Resolutions((3, 2, 3, 2, 3, 2))
     for column in (0, 2, 4):
         of.coarsen(column, [0, 1, 0])
