@@ -46,6 +46,11 @@ class Measured:
             if numbers:
                 self._part = [min(numbers) if number in numbers else number for number in self._part]
 
+    @property
+    def could_connect(self) -> bool:
+        """Return whether there are enough measurements of several columns to connect all columns."""
+        return sum(len(columns) - 1 for _, columns in self._whole) >= self._resolutions.columns - 1
+
     def connected(self, axes: Axes) -> bool:
         """Return whether measurements connect these columns, maybe through others."""
         return len({self._part[axis] for axis in axes}) <= 1

@@ -123,6 +123,16 @@ class Ensemble:
             number: each[2:] - each[1] for number, each in every.items()
         }
 
+    def parts(self, merging: Merging, number: Number) -> dict[Aggregate, Weights]:
+        """Return the aggregates that a number is computed from, by the released model."""
+        _, marginal = self._marginals(merging)[0]
+        return {each: merging.aggregate(each, marginal)[0] for each in aggregates(number)}
+
+    def rows(self, merging: Merging, number: Aggregate) -> Weights:
+        """Return the rows of an aggregate in each group, by the released model."""
+        _, marginal = self._marginals(merging)[0]
+        return np.asarray(merging.rows(number).totals(marginal)[0])
+
     def hidden(self, merging: Merging) -> dict[Number, Weights]:
         """Return by how much each number would change if the trees of its columns had lost as many rows as they may.
 
@@ -216,7 +226,7 @@ class Ensemble:
         number: Quantile,
         errors: float,
         *,
-        clumps: float = 0.0,
+        clumps: Weights | float = 0.0,
         resolved: Resolved | None = None,
     ) -> tuple[Weights, Weights]:
         """Return the ends of a quantile's interval, this many standard errors to either side, as if rows also came in clumps of so many.

@@ -16,9 +16,21 @@ import numpy.typing as npt
 
 from dpcore.answers.direct import Direct, Measured
 from dpcore.answers.ensemble import Ensemble
-from dpcore.answers.evaluate import Prepared
+from dpcore.answers.evaluate import Prepared, combined
 from dpcore.answers.merging import Merging
-from dpcore.answers.query import Aggregate, Count, Mean, Number, Quantile, Query, Sum, aggregates
+from dpcore.answers.query import (
+    Aggregate,
+    Arithmetic,
+    Constant,
+    Count,
+    Mean,
+    Number,
+    Overall,
+    Quantile,
+    Query,
+    Sum,
+    aggregates,
+)
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import make_uncertainty
 from dpcore.answers.tilting import Resolved
@@ -31,6 +43,9 @@ OTHERS_WIDER = 1.1  # and that of another number by this
 CLUMPS = (
     3.0  # a mean, sum or quantile over columns never measured together varies as if rows came in clumps of this many
 )
+IN_SIX = (
+    0.4**2
+)  # without enough rounds to connect all columns, rows that are taken to be independent vary like 1 / 0.4^2 = 6 clumps
 USUAL = 8  # the usual variance weighs as much as this many replicates
 ONE_ROW = 1.0  # is added to variances before their logarithms are averaged: nobody needs to know a count better
 IN_PAIRS, APART, UNCONNECTED = 1.2, 1.5, 2.0  # factors for columns that were not measured together
@@ -102,7 +117,7 @@ class Doubt:
 
     basis: Basis
     errors: float
-    clumps: float
+    clumps: Weights | float
 
 
 class Intervals:
@@ -147,24 +162,69 @@ class Intervals:
         basis, factor = self._judged(merging, aggregates(number))
         if isinstance(number, Count):
             return self._of_count(merging, number, value, differences, Judged(basis, factor, level))
-        clumps = max(CLUMPS, self._known.scale.unmeasured) if factor >= APART else 0.0
+        clumps = self._clumps(merging, number, basis) if factor >= APART else 0.0
         errors = student(level, len(differences)) * OTHERS_WIDER * self._of_parts(factor)
         resolved = self._resolved(merging, number)
         if resolved:
             return self._of_tilted(merging, number, value, resolved, Doubt(basis, errors, clumps))
-        half = errors * np.sqrt(self._squares(merging, number, differences, clumps))
+        half = np.hypot(
+            errors * np.sqrt(self._squares(merging, number, differences, clumps)),
+            student(level, len(differences)) * np.sqrt(self._of_unmeasured_counts(merging, number)),
+        )
         low, high = value - half, value + half
+        if never_negative(number):
+            low = np.maximum(low, 0.0)
         if isinstance(number, Quantile):
             ends = self.ensemble.quantile_ends(merging, number, errors, clumps=clumps)
             low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
         value, low, high = _within_range(merging, number, (value, low, high))
         return Interval(value, low, high, basis)
 
-    def _squares(self, merging: Merging, number: Number, differences: Weights, clumps: float) -> Weights:
+    def _clumps(self, merging: Merging, number: Number, basis: Basis) -> Weights | float:
+        """Return the clumps in which rows of a mean, sum or quantile may come, if its columns were never measured together."""
+        least = max(CLUMPS, self._known.scale.unmeasured)
+        if not isinstance(number, Mean | Sum | Quantile) or not self._is_blind(basis):
+            return least
+        in_six = IN_SIX / (OTHERS_WIDER * UNCONNECTED) ** 2  # the standard error is multiplied by both
+        return np.maximum(least, in_six * self.ensemble.rows(merging, number))
+
+    def _is_blind(self, basis: Basis) -> bool:
+        """Return whether a guess is one because the release has too few rounds, and not because the columns hardly depend on each other."""
+        return basis is Basis.GUESS and not self._measured.could_connect
+
+    def _squares(self, merging: Merging, number: Number, differences: Weights, clumps: Weights | float) -> Weights:
         squares: Weights = np.mean(differences**2, axis=0)
-        if clumps and isinstance(number, Mean | Sum):
+        if isinstance(number, Mean | Sum):
             squares = squares + clumps * self.ensemble.sampling_variance(merging, number)
         return squares
+
+    def _of_unmeasured_counts(self, merging: Merging, number: Number) -> Weights:
+        """Return the variance of a computed number, such as a share, that is due to counts over columns never measured together.
+
+        Each such count has that variance, which no replicate shows. The number changes as if its counts moved by their standard deviations,
+        one at a time.
+        """
+        found = np.zeros(merging.groups)
+        if isinstance(number, Count | Sum | Mean | Quantile):
+            return found
+        values = self.ensemble.parts(merging, number)
+        for part, value in values.items():
+            basis, factor = self._judged(merging, [part])
+            if isinstance(part, Count) and factor >= APART:
+                moved = {**values, part: value + np.sqrt(self._unmeasured(value, basis))}
+                first, second = (
+                    combined(number, each.__getitem__, groups=merging.groups, overall=values.__getitem__)
+                    for each in (values, moved)
+                )
+                found = found + np.nan_to_num(second - first) ** 2
+        return found
+
+    def _unmeasured(self, counts: Weights, basis: Basis) -> Weights:
+        """Return the variance of counts over columns that were never measured together: as if rows came in clumps."""
+        least = self._known.scale.unmeasured
+        clumps = np.maximum(least, IN_SIX * counts) if self._is_blind(basis) else least
+        found: Weights = clumps * counts * (1 - np.minimum(counts / self._total, 1.0))
+        return found
 
     def _of_tilted(
         self,
@@ -212,7 +272,7 @@ class Intervals:
         usual = self._known.scale.usual(value, columns=len(form.axes))
         variances = (self._wider * self._of_parts(judged.factor)) ** 2 * _steadied(differences, usual) + self._least
         if judged.factor >= APART:
-            variances = variances + self._known.scale.unmeasured * value * (1 - np.minimum(value / self._total, 1.0))
+            variances = variances + self._unmeasured(value, judged.basis)
         errors = student(judged.level, len(differences) + USUAL)
         direct = self._measured.counts(merging, form)
         if direct is None:
@@ -240,6 +300,22 @@ class Intervals:
     def _of_parts(self, factor: float) -> float:
         """Return the factor for a sum: what was never measured is the same in all parts, so it adds up, while noise partly cancels out."""
         return math.sqrt(1 + (factor**2 - 1) * self._parts)
+
+
+def never_negative(number: Number) -> bool:
+    """Return whether a number cannot be below zero, because it is computed from counts without a difference.
+
+    >>> never_negative(Arithmetic("/", Count(), Overall(Count()))), never_negative(Arithmetic("-", Count(), Count()))
+    (True, False)
+    """
+    match number:
+        case Count() | Overall(Count()):
+            return True
+        case Constant(value):
+            return value >= 0
+        case Arithmetic(operator, left, right):
+            return operator in "+*/" and never_negative(left) and never_negative(right)
+    return False
 
 
 def _least_variance(release: Release) -> float:

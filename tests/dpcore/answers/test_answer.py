@@ -33,7 +33,7 @@ CONTROLS = [
     ),
     (Question("true", (), (Asked("avg", "avg(cost)", "cost", "cost is not null"),)), "cost = cost * 1.3"),
     (Question("true", (), (Asked("quantile", "median(cost)", "cost", "cost is not null"),)), "cost = cost * 1.3"),
-    (Question("hours < 10", (), (Asked("share", "avg(sex = 'F')", "sex = 'F'", "sex is not null"),)), "sex = 'M'"),
+    (Question("true", (), (Asked("share", "avg(sex = 'F')", "sex = 'F'", "sex is not null"),)), "sex = 'M'"),
 ]
 
 

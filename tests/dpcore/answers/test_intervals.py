@@ -2,6 +2,7 @@
 
 import math
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -83,18 +84,48 @@ def test_columns_that_no_measurement_connects_are_a_guess(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = SPEC.replace("marginals: 3", "marginals: 1").replace("{name: mwem}", "{name: adaptive}")
-    release = open_release(make_release(tmp_path_factory.mktemp("alone"), alone, rows=500))
+    release = open_release(make_release(tmp_path_factory.mktemp("alone"), alone, rows=ROWS))
     found = answer(
         release, "select count(*) as one, count(*) filter (where smoker) as two from release where sex = 'F'"
     )
     assert (found.one_basis[0], found.two_basis[0]) == ("measured", "guess")
     asked = "select sum(age) as total, avg(age) as mean, median(age) as middle from release where sex = 'F'"
     widths = []
-    for clumps in (0.0, 3.0):  # a control: without clumps, all three intervals are narrower
+    for clumps, in_six in (
+        (0.0, 0.0),
+        (3.0, 0.0),
+        (3.0, intervals.IN_SIX),
+    ):  # controls: with smaller clumps, intervals are narrower
         monkeypatch.setattr(intervals, "CLUMPS", clumps)
+        monkeypatch.setattr(intervals, "IN_SIX", in_six)
         told = answer(release, asked)
         widths.append([float(told[f"{name}_high"][0] - told[f"{name}_low"][0]) for name in ("total", "mean", "middle")])
-    assert all(without < with_clumps for without, with_clumps in zip(*widths, strict=True))
+    assert all(none < few <= six for none, few, six in zip(*widths, strict=True))
+    assert widths[1][:2] < widths[2][:2]  # the median's has reached both ends of the column
+
+
+def test_a_share_of_columns_never_measured_together_is_as_uncertain_as_its_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = SPEC.replace("marginals: 3", "marginals: 1").replace("{name: mwem}", "{name: adaptive}")
+    release = open_release(make_release(tmp_path, alone, rows=ROWS))
+    smokers = "count(*) filter (where smoker)"
+    asked = f"select {smokers} as n, {smokers} / count(*) as share, 1 - {smokers} / count(*) as rest, count(*) as every from release"
+
+    def halves() -> list[float]:
+        told = answer(release, f"{asked} where sex = 'F'").iloc[0]
+        return [float(told[f"{name}_high"] - told[f"{name}_low"]) / 2 for name in ("n", "share", "rest")]
+
+    rows = float(answer(release, f"{asked} where sex = 'F'").every[0])
+    count, share, rest = halves()
+    assert count > 200  # nothing is known of how these columns depend on each other
+    assert 0.7 * count < share * rows < 2 * count
+    assert rest >= share  # which ends at zero
+    by_city = answer(release, f"{asked} where city = 'o''hara' and sex is null")
+    assert by_city.share_low[0] >= 0
+    # a control: with what replicates show alone, the share is far too sure of itself
+    monkeypatch.setattr(Intervals, "_of_unmeasured_counts", lambda _self, merging, _number: np.zeros(merging.groups))
+    assert halves()[1] * rows < 0.7 * count
 
 
 def test_a_higher_level_gives_wider_intervals_and_an_impossible_one_is_refused(noisy: Release) -> None:
