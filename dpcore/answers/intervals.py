@@ -45,7 +45,7 @@ CLUMPS = (
 )
 IN_SIX = (
     0.4**2
-)  # without enough rounds to connect all columns, rows that are taken to be independent vary like 1 / 0.4^2 = 6 clumps
+)  # if there are too few rounds to connect all columns, a guess varies as if its rows came in 1 / 0.4^2 = 6 clumps
 USUAL = 8  # the usual variance weighs as much as this many replicates
 ONE_ROW = 1.0  # is added to variances before their logarithms are averaged: nobody needs to know a count better
 IN_PAIRS, APART, UNCONNECTED = 1.2, 1.5, 2.0  # factors for columns that were not measured together
@@ -167,10 +167,10 @@ class Intervals:
         resolved = self._resolved(merging, number)
         if resolved:
             return self._of_tilted(merging, number, value, resolved, Doubt(basis, errors, clumps))
-        half = np.hypot(
-            errors * np.sqrt(self._squares(merging, number, differences, clumps)),
-            student(level, len(differences)) * np.sqrt(self._of_unmeasured_counts(merging, number)),
-        )
+        half = errors * np.sqrt(self._squares(merging, number, differences, clumps))
+        if factor >= APART and isinstance(number, Arithmetic | Overall):
+            unmeasured = np.sqrt(self._of_unmeasured_counts(merging, number))
+            half = np.hypot(half, student(level, len(differences)) * unmeasured)
         low, high = value - half, value + half
         if never_negative(number):
             low = np.maximum(low, 0.0)
@@ -194,7 +194,7 @@ class Intervals:
 
     def _squares(self, merging: Merging, number: Number, differences: Weights, clumps: Weights | float) -> Weights:
         squares: Weights = np.mean(differences**2, axis=0)
-        if isinstance(number, Mean | Sum):
+        if np.any(clumps) and isinstance(number, Mean | Sum):
             squares = squares + clumps * self.ensemble.sampling_variance(merging, number)
         return squares
 
@@ -204,19 +204,15 @@ class Intervals:
         Each such count has that variance, which no replicate shows. The number changes as if its counts moved by their standard deviations,
         one at a time.
         """
-        found = np.zeros(merging.groups)
-        if isinstance(number, Count | Sum | Mean | Quantile):
-            return found
         values = self.ensemble.parts(merging, number)
+        usual = combined(number, values.__getitem__, groups=merging.groups)
+        found = np.zeros(merging.groups)
         for part, value in values.items():
             basis, factor = self._judged(merging, [part])
             if isinstance(part, Count) and factor >= APART:
                 moved = {**values, part: value + np.sqrt(self._unmeasured(value, basis))}
-                first, second = (
-                    combined(number, each.__getitem__, groups=merging.groups, overall=values.__getitem__)
-                    for each in (values, moved)
-                )
-                found = found + np.nan_to_num(second - first) ** 2
+                changed = combined(number, moved.__getitem__, groups=merging.groups, overall=values.__getitem__)
+                found = found + np.nan_to_num(changed - usual) ** 2
         return found
 
     def _unmeasured(self, counts: Weights, basis: Basis) -> Weights:

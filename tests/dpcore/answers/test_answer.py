@@ -34,6 +34,10 @@ CONTROLS = [
     (Question("true", (), (Asked("avg", "avg(cost)", "cost", "cost is not null"),)), "cost = cost * 1.3"),
     (Question("true", (), (Asked("quantile", "median(cost)", "cost", "cost is not null"),)), "cost = cost * 1.3"),
     (Question("true", (), (Asked("share", "avg(sex = 'F')", "sex = 'F'", "sex is not null"),)), "sex = 'M'"),
+    (  # two columns that were measured together
+        Question("seen < '2025-01-02'", (), (Asked("share", "avg(cost < 50)", "cost < 50", "cost is not null"),)),
+        "cost = 99",
+    ),
 ]
 
 

@@ -276,9 +276,7 @@ def test_a_run_that_is_cancelled_ends_at_once_and_goes_on_when_it_is_retried(
         assert transcript(run) == before
         (site.folder / "gate" / "open").touch()
         spent = started()
-        assert (
-            site.wait(site.start()).state_name == "Completed"
-        )  # by then the worker is done with the cancelled process
+        assert site.wait(site.start()).state_name == "Completed"  # by then the worker is done with the first
         paid += started() - spent
         client.set_flow_run_state(run, AwaitingRetry())
     wait_for(lambda: site.read(run).state_name == "Completed", "the retry", tell=lambda: f"{site.states(run)}")
