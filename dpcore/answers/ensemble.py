@@ -7,12 +7,14 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from dpcore.answers.cut_leaves import Sides, within_leaves
 from dpcore.answers.evaluate import Marginal, combined, quantiles
+from dpcore.answers.leaf_tree import LeafTree, TreeNoise
 from dpcore.answers.merging import Merged, Merging, stacked, summed
 from dpcore.answers.query import Aggregate, Count, Mean, Number, Quantile, Query, Sum, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import seed_of
-from dpcore.answers.spreads import TreeNoise, noisy, skewed, varies, with_hidden
+from dpcore.answers.spreads import noisy, skewed, varies, with_hidden
 from dpcore.answers.tilting import Resolved, Tilting, Valued
 from dpcore.answers.uncertainty import Fit, Uncertainty
 from dpcore.marginals.resolutions import Groups
@@ -152,6 +154,19 @@ class Ensemble:
             number: np.nan_to_num(np.subtract(*np.broadcast_to(each, (2, merging.groups))[::-1]))
             for number, each in found.items()
         }
+
+    def within_leaves(self, merging: Merging, number: Count, *, errors: float) -> Sides:
+        """Return how far a count may be off, in so many standard errors, because it counts only some of the values of a cell."""
+        _, marginal = self._marginals(merging)[0]
+        found = Sides(np.zeros(merging.groups), np.zeros(merging.groups))
+        for column in merging.rows(number).axes:
+            name = self._release.universe.names[column]
+            attribute = self._release.universe.attributes[name]
+            if name in self._leaf_noise and merging.is_cut(column) and isinstance(attribute, Fine) and attribute.leaves:
+                tree = LeafTree(attribute.leaves, self._leaf_noise[name])
+                more = within_leaves(merging, number, column, tree=tree, marginal=marginal, errors=errors)
+                found = Sides(found.below + more.below, found.above + more.above)
+        return found
 
     def tilted(
         self, merging: Merging, number: Number, resolved: Mapping[Aggregate, Resolved], *, errors: float

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.answers.cells import Column, Keys
+from dpcore.answers.cells import Column, Indices, Keys
 from dpcore.answers.query import (
     Aggregate,
     All,
@@ -93,6 +93,24 @@ class Form:
 
     def totals(self, marginal: Marginal, *, along: int | None = None) -> Weights:
         """Return the value of every group's form; with `along`, divided among the pieces of that column."""
+        array, places, width = self._placed(marginal, along)
+        models = array.shape[: array.ndim - len(self.axes)]
+        size = self.groups * width
+        if models:
+            places = (np.arange(models[0])[:, None] * size + places).ravel()
+        found = np.bincount(places, weights=array.ravel(), minlength=size * math.prod(models)).astype(np.float64)
+        return found.reshape((*models, self.groups) if along is None else (*models, self.groups, width))
+
+    def entries(self, marginal: Marginal, *, along: int) -> tuple[Indices, Indices, Weights]:
+        """Return the totals of one model along a column that are not zero, each with its group and its piece: a few of many."""
+        array, places, width = self._placed(marginal, along)
+        some = np.flatnonzero(array)
+        found, at = np.unique(places[some], return_inverse=True)
+        totals = np.bincount(at, weights=array.ravel()[some], minlength=len(found)).astype(np.float64)
+        return found // width, found % width, totals
+
+    def _placed(self, marginal: Marginal, along: int | None) -> tuple[Weights, Indices, int]:
+        """Return what every combination of pieces adds, where that is in an array of groups by pieces of a column, and its number of pieces."""
         dimensions = len(self.axes)
         array = self._spread(marginal(self.axes))
         if self.value is not None:
@@ -106,13 +124,7 @@ class Form:
         if along is not None:
             width = self._of(along).pieces
             group = group * width + self._along(np.arange(width), along)
-        models = array.shape[: array.ndim - dimensions]
-        places = np.broadcast_to(group, array.shape[array.ndim - dimensions :]).ravel()
-        size = self.groups * width
-        if models:
-            places = (np.arange(models[0])[:, None] * size + places).ravel()
-        found = np.bincount(places, weights=array.ravel(), minlength=size * math.prod(models)).astype(np.float64)
-        return found.reshape((*models, self.groups) if along is None else (*models, self.groups, width))
+        return array, np.broadcast_to(group, array.shape[array.ndim - dimensions :]).ravel(), width
 
     def linear(self, group: int) -> Linear:
         """Return the linear form of one group."""

@@ -153,8 +153,25 @@ class Intervals:
         }
         scale = _normal(level) / _normal(HIDDEN_LEVEL)
         for number, change in self.ensemble.hidden(merging).items():
-            found[number] = _with_hidden(merging, number, found[number], scale * change)
+            below, above = self._within_leaves(merging, number, errors=_normal(level))
+            below, above = np.maximum(below, -scale * change), np.maximum(above, scale * change)
+            found[number] = _extended(merging, number, found[number], below, above)
         return merging, found
+
+    def _within_leaves(self, merging: Merging, number: Number, *, errors: float) -> tuple[Weights, Weights]:
+        """Return how far a number may be off to either side, because its counts are of only some of the values of a cell."""
+        values = self.ensemble.parts(merging, number)
+        usual = combined(number, values.__getitem__, groups=merging.groups)
+        below, above = np.zeros(merging.groups), np.zeros(merging.groups)
+        for part, value in values.items():
+            if isinstance(part, Count):
+                sides = self.ensemble.within_leaves(merging, part, errors=errors)
+                for moved in (value - np.minimum(np.sqrt(sides.below), value), value + np.sqrt(sides.above)):
+                    with_part = {**values, part: moved}.__getitem__
+                    change = combined(number, with_part, groups=merging.groups, overall=values.__getitem__) - usual
+                    below += np.minimum(np.nan_to_num(change), 0.0) ** 2
+                    above += np.maximum(np.nan_to_num(change), 0.0) ** 2
+        return np.sqrt(below), np.sqrt(above)
 
     def _interval(
         self, merging: Merging, number: Number, value: Weights, differences: Weights, level: float
@@ -353,16 +370,16 @@ def _combined(
     return np.minimum(centre - half, value), np.maximum(centre + half, value)
 
 
-def _with_hidden(prepared: Prepared, number: Number, found: Interval, change: Weights) -> Interval:
-    """Extend an interval to the side to which rows that a tree has lost would move its number."""
-    low = found.value - np.hypot(found.value - found.low, np.minimum(change, 0.0))
-    high = found.value + np.hypot(found.high - found.value, np.maximum(change, 0.0))
-    if isinstance(number, Count):
+def _extended(prepared: Prepared, number: Number, found: Interval, below: Weights, above: Weights) -> Interval:
+    """Extend an interval to either side, by errors that are independent of those that it includes."""
+    low = found.value - np.hypot(found.value - found.low, below)
+    high = found.value + np.hypot(found.high - found.value, above)
+    if never_negative(number):
         low = np.maximum(low, 0.0)
     _, low, high = _within_range(prepared, number, (found.value, low, high))
     inferred = found.inferred
     if inferred is not None:
-        inferred = inferred | (np.abs(change) > np.maximum(found.value - found.low, found.high - found.value))
+        inferred = inferred | (np.maximum(below, above) > np.maximum(found.value - found.low, found.high - found.value))
     return replace(found, low=low, high=high, inferred=inferred)
 
 

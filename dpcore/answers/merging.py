@@ -63,6 +63,10 @@ class Merging(Prepared):
         """Return a column as each of several models distributes its values."""
         return self._varied[column].each if column in self._varied else super().on_models(column, models=models)
 
+    def kept_pieces(self, column: int) -> npt.NDArray[np.intp]:
+        """Return which pieces of a column its forms have, in their order."""
+        return self._merged(column)[1]
+
     def classes(self, column: int) -> Groups:
         """Return the class of each cell of a column."""
         return self._merged(column)[0]

@@ -1,13 +1,10 @@
 """How the replicates of a release distribute values within the cells of a column, each in its own way."""
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.descent.partitions import DOUBT, FARTHER, STANDS_OUT
-from dpcore.descent.tree import even_parts
+from dpcore.answers.leaf_tree import LeafTree, TreeNoise
+from dpcore.descent.partitions import DOUBT, FARTHER
 from dpcore.models.model import Weights
 from dpcore.universe import Attribute
 from dpcore.universe.fine_days import FineDays
@@ -18,14 +15,6 @@ from dpcore.universe.temporal import CalendarColumn
 SKEW = 0.8  # the usual difference between the two halves of a declared bin, as a share of its rows
 HIDDEN = DOUBT  # the most rows that a tree loses in nodes that do not stand out, in standard deviations of the sum of these nodes
 MOST_HIDDEN = 0.5  # of the rows of a node
-
-
-@dataclass(frozen=True)
-class TreeNoise:
-    """The noise of a column's tree: the standard deviation of a count, and the number of levels."""
-
-    deviation: float
-    levels: int
 
 
 def varies(attribute: Attribute, spread: Spread | None) -> bool:
@@ -83,25 +72,16 @@ def _rows_with_hidden(leaves: Leaves, noise: TreeNoise) -> Weights:
     A tree gives the rows of such leaves to their siblings, unless all of them together stand out (`descent.partitions.divide`). So a long
     tail is lost, and no fresh noise around the leaves would show that.
     """
-    starts = np.array(leaves.starts, dtype=np.int64)
-    widths, found = np.diff(np.append(starts, leaves.size)), np.array(leaves.masses, dtype=np.float64) / 1000
-    parts = even_parts(leaves.size)
-    of_level = [math.prod(parts[level + 1 :]) for level in range(len(parts))]
-    level = (np.array(of_level)[:, None] > widths).sum(axis=0)
-    deviations = noise.deviation / np.sqrt(
-        np.maximum(noise.levels - level, 1)
-    )  # a node that is not split is counted at every level
-    light = found < STANDS_OUT * deviations
+    tree = LeafTree(leaves, noise)
+    starts, widths, level, found = tree.starts, tree.widths, tree.level, tree.rows
     for at in range(int(level.max()), -1, -1):
-        parent = starts // (of_level[at - 1] if at else leaves.size)
-        own = light & (level == at)
-        _, parent = np.unique(parent, return_inverse=True)
+        parent, own = tree.parents(at), tree.light & (level == at)
         count = np.bincount(parent, weights=own)
         rows = np.bincount(parent, weights=found)
-        variance = np.bincount(parent, weights=np.where(own, deviations**2, 0.0))
+        variance = np.bincount(parent, weights=np.where(own, tree.deviations**2, 0.0))
         hidden = HIDDEN * np.sqrt(variance)
         hidden = np.where(count > 0, np.minimum(hidden, MOST_HIDDEN * rows), 0.0)
-        weights = np.where(own, widths * _nearness(starts, widths, own, parent, of_level[at]), 0.0)
+        weights = np.where(own, widths * _nearness(starts, widths, own, parent, tree.node_widths[at]), 0.0)
         total = np.bincount(parent, weights=weights)
         added = weights * np.divide(hidden, total, out=np.zeros(len(total)), where=total > 0)[parent]
         kept = np.divide(rows - hidden, rows, out=np.ones(len(rows)), where=rows > 0)

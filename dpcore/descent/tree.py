@@ -27,10 +27,13 @@ class Tree:
 
     Every level is a partition of all rows, so it has the sensitivity and the price of one histogram. A node's evidence grows with each
     level that counts it again: it may stand out later, and is then split into more parts.
+
+    With `ends`, the first and the last place are nodes of their own from the first level on. Values beyond the range are clipped to them,
+    and people write the largest number for "more than that", so they are often frequent.
     """
 
-    def __init__(self, size: int, *, parts: tuple[int, ...], apart: int) -> None:
-        self.size, self.apart = size, apart
+    def __init__(self, size: int, *, parts: tuple[int, ...], apart: int, ends: bool = False) -> None:
+        self.size, self.apart, self._ends = size, apart, ends
         self._widths = [math.prod(parts[level + 1 :]) for level in range(len(parts))]
         self._levels: list[Partition] = []
         self._stops = np.array([size], dtype=np.int64)
@@ -53,11 +56,19 @@ class Tree:
         first: list[int] = []
         parents: list[int] = []
         for node, (start, stop) in enumerate(zip(starts.tolist(), self._stops.tolist(), strict=True)):
-            wide = width * math.ceil((stop - start) / (width * MOST_PARTS)) if split[node] else stop - start
-            places = range(start, stop, wide)
+            places = self._parts(start, stop, width=width) if split[node] else [start]
             first += places
             parents += [node] * len(places)
         self._next = np.array(first, dtype=np.int64), np.array(parents, dtype=np.int64)
+
+    def _parts(self, start: int, stop: int, *, width: int) -> list[int]:
+        """Return the first places of the parts of a node. They are multiples of a level's width, but for the ends and what follows them."""
+        low = start - start % width
+        wide = width * math.ceil((stop - low) / (width * MOST_PARTS))
+        places = [start, *range(low + wide, stop, wide)]
+        if self._ends and not self._levels and width > 1:
+            places = sorted({*places, 1, stop - 1})
+        return places
 
     def take(self, counts: Counts, *, least: int, noise: float) -> int:
         """Add a level, plan the next, and return how many nodes it splits."""
@@ -111,7 +122,7 @@ class TreeDescent(Descent):
     def __init__(self, template: Fine, *, share: Fraction) -> None:
         self._fine = template.cut_at(None)
         apart = template.size - template.cells
-        self._tree = Tree(template.places, parts=even_parts(template.places), apart=apart)
+        self._tree = Tree(template.places, parts=even_parts(template.places), apart=apart, ends=True)
         parts = even_parts(template.places)
         self._week: Tree | None = None
         if isinstance(template, FineDays):

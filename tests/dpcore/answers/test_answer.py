@@ -35,8 +35,8 @@ CONTROLS = [
     (Question("true", (), (Asked("quantile", "median(cost)", "cost", "cost is not null"),)), "cost = cost * 1.3"),
     (Question("true", (), (Asked("share", "avg(sex = 'F')", "sex = 'F'", "sex is not null"),)), "sex = 'M'"),
     (  # two columns that were measured together
-        Question("seen < '2025-01-02'", (), (Asked("share", "avg(cost < 50)", "cost < 50", "cost is not null"),)),
-        "cost = 99",
+        Question("age >= 50", (), (Asked("share", "avg(smoker)", "smoker", "smoker is not null"),)),
+        "smoker = true",
     ),
 ]
 

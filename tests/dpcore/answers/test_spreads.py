@@ -5,7 +5,8 @@ import pytest
 
 from dpcore.answers import spreads
 from dpcore.answers.cells import Column
-from dpcore.answers.spreads import TreeNoise, with_hidden
+from dpcore.answers.leaf_tree import TreeNoise
+from dpcore.answers.spreads import with_hidden
 from dpcore.universe.fine_numbers import FineInteger
 from dpcore.universe.leaves import Leaves
 from dpcore.universe.spreading import spread_of

@@ -1,0 +1,172 @@
+"""What a count does not know if it counts only some of the values of a cell.
+
+A tree has measured how values lie within the cells of a column at full resolution. Two errors are left that replicates do not show:
+1. A query may cut a leaf, whose values were not counted one by one. Most of its rows may have the same value.
+2. A leaf that does not stand out of its noise loses its rows to others. It may have as many rows as the noise hides.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.answers.cells import Column, Indices
+from dpcore.answers.evaluate import Marginal
+from dpcore.answers.leaf_tree import LeafTree
+from dpcore.answers.merging import Merging
+from dpcore.answers.query import Count
+from dpcore.models.model import Weights
+from dpcore.universe.spread import Segments, Spread
+
+ALL = 1 - 1e-9  # of a cell, but for rounding errors
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """The squares of the rows by which the count of each group may be too high, and too low."""
+
+    below: Weights
+    above: Weights
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """The pieces that each group counts, by ascending pieces, the part of the cell's values in each, and the group's rows in the whole cell."""
+
+    group: Indices
+    piece: Indices
+    part: Weights
+    rows: Weights
+
+
+def within_leaves(
+    merging: Merging, number: Count, column: int, *, tree: LeafTree, marginal: Marginal, errors: float
+) -> Sides:
+    """Return how far a count may be off, in so many standard errors, because of how the values of a column lie within its cells.
+
+    Args:
+        merging: The query, which cuts a cell of the column.
+        number: One of its counts.
+        column: A column at full resolution.
+        tree: Its tree.
+        marginal: The marginals of the released model.
+        errors: How many standard errors.
+    """
+    whole, groups = merging.column(column), merging.groups
+    if whole.spread is None:
+        return Sides(np.zeros(groups), np.zeros(groups))
+    leaves = _Leaves(tree, whole, whole.spread)
+    counted = _counted(merging, number, column, marginal=marginal, spread=whole.spread)
+    light, cut = leaves.light(counted, groups, errors), leaves.cut(counted, groups, errors)
+    return Sides(light.below + cut.below, light.above + cut.above)
+
+
+def _counted(merging: Merging, number: Count, column: int, *, marginal: Marginal, spread: Spread) -> _Counted:
+    cells = np.arange(spread.cells)
+    evenly = replace(spread, segments=Segments(spread.bounds[:-1], spread.bounds[1:], cells, np.ones(spread.cells)))
+    even = merging.varied({column: [evenly]})  # so that a piece in which the tree has found nothing has rows, too
+    group, seen, rows = even.form(number).entries(lambda axes: marginal(axes)[:1], along=column)
+    part = even.on_models(column, models=1)[0].share[seen]
+    piece = merging.kept_pieces(column)[seen]
+    order = np.argsort(piece, kind="stable")
+    return _Counted(group[order], piece[order], part[order], (rows / part)[order])
+
+
+@dataclass(frozen=True, eq=False)
+class _Leaves:
+    """The leaves of a column, and the pieces into which a query cuts it."""
+
+    tree: LeafTree
+    column: Column
+    spread: Spread
+
+    def light(self, counted: _Counted, groups: int, errors: float) -> Sides:
+        """Return what light leaves add. Those that are counted may have more rows, and so may the others in a cell that is partly counted."""
+        cells = self.column.attribute.size
+        keys, at = np.unique(counted.group * cells + self.column.cell[counted.piece], return_inverse=True)
+        group, cell = keys // cells, keys % cells
+        rows = np.zeros(len(keys))
+        rows[at] = counted.rows
+        own = np.bincount(at, weights=self._hidden[counted.piece], minlength=len(keys))
+        others = np.bincount(self.column.cell, weights=self._hidden, minlength=cells)[cell] - own
+        is_part = np.bincount(at, weights=counted.part, minlength=len(keys)) < ALL
+        scale = np.where(is_part, errors * self._share_of_cell(rows, cell), 0.0) ** 2
+        below = np.bincount(group, weights=scale * np.maximum(others, 0.0), minlength=groups)
+        above = np.bincount(group, weights=scale * own, minlength=groups)
+        return Sides(below.astype(np.float64), above.astype(np.float64))
+
+    def cut(self, counted: _Counted, groups: int, errors: float) -> Sides:
+        """Return what leaves add that the query cuts.
+
+        The values that people ask for are not random ones. So the standard error is that of a half of a leaf, whatever part of it is counted,
+        but no more rows can be missing than there are, and no more can be counted.
+        """
+        tree, below, above = self.tree, np.zeros(groups), np.zeros(groups)
+        most = tree.rows + np.where(tree.light, tree.deviations, 0.0)
+        deviation = math.sqrt(tree.unevenness) / 2
+        for leaf in self._cut.tolist():
+            first, last = self._first[leaf], self._last[leaf]
+            some = slice(*np.searchsorted(counted.piece, [first, last + 1]).tolist())
+            group, piece = counted.group[some], counted.piece[some]
+            part = np.bincount(group, weights=self._parts(leaf)[piece - first], minlength=groups)
+            rows = np.zeros(groups)
+            rows[group] = self._share_of_cell(counted.rows[some], self.column.cell[piece]) * most[leaf]
+            below += np.minimum(errors * deviation, part) ** 2 * rows**2
+            above += np.minimum(errors * deviation, np.maximum(1 - part, 0.0)) ** 2 * rows**2
+        return Sides(below, above)
+
+    def _share_of_cell(self, rows: Weights, cell: Indices) -> Weights:
+        """Return which share of a cell's rows some rows are."""
+        return np.asarray(np.minimum(rows / np.maximum(self._in_cell[cell], 1.0), 1.0))
+
+    def _parts(self, leaf: int) -> Weights:
+        """Return the part of a leaf's values that each of its pieces has."""
+        low, high = self._lows[leaf], self._lows[leaf + 1]
+        starts = self.column.start[self._first[leaf] : self._last[leaf] + 1]
+        return np.asarray(np.diff(np.clip(np.append(starts, high), low, high)) / (high - low))
+
+    @cached_property
+    def _place(self) -> int:
+        """How many places of the query one place of the tree has: a day has many moments."""
+        return int(self.spread.bounds[-1] - self.spread.bounds[0]) // self.tree.leaves.size
+
+    @cached_property
+    def _lows(self) -> Indices:
+        """The first place of each leaf, and the one after the last leaf."""
+        return np.asarray(self.spread.bounds[0] + self._place * np.append(self.tree.starts, self.tree.leaves.size))
+
+    @cached_property
+    def _starts(self) -> Indices:
+        return self.column.start[~self.column.null]
+
+    @cached_property
+    def _first(self) -> Indices:
+        """The piece in which each leaf starts."""
+        return np.asarray(np.searchsorted(self._starts, self._lows[:-1], side="right") - 1)
+
+    @cached_property
+    def _last(self) -> Indices:
+        """The piece in which each leaf ends."""
+        return np.asarray(np.searchsorted(self._starts, self._lows[1:], side="left") - 1)
+
+    @cached_property
+    def _in_cell(self) -> Weights:
+        """The rows of each cell, by the tree."""
+        cell = self.column.cell[self._first]
+        return np.bincount(cell, weights=self.tree.rows, minlength=self.column.attribute.size).astype(np.float64)
+
+    @cached_property
+    def _hidden(self) -> Weights:
+        """The variance of all light leaves within each piece."""
+        inside = self.tree.light & (self._first == self._last)
+        variances = np.where(inside, self.tree.deviations**2, 0.0)
+        return np.bincount(self._first, weights=variances, minlength=self.column.pieces).astype(np.float64)
+
+    @cached_property
+    def _cut(self) -> npt.NDArray[np.intp]:
+        """The leaves that the query cuts. The times of the week were measured, so a leaf that is cut within a day is not one of them."""
+        within_day = np.append(0, np.cumsum((self._starts - self._lows[0]) % self._place != 0))
+        of_days = within_day[self._last + 1] == within_day[self._first + 1]
+        return np.flatnonzero((self._last > self._first) & of_days)
