@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from benchmarks.coverage_questions import cells_condition, question_cells
 from dpcore.answers.query import All, Condition
-from dpcore.answers.replicates import counted
+from dpcore.answers.usual import counted
 from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
 from dpcore.universe import Universe

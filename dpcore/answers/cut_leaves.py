@@ -19,6 +19,7 @@ from dpcore.answers.merging import Merging
 from dpcore.answers.query import Count
 from dpcore.models.model import Weights
 from dpcore.universe.spread import Segments, Spread
+from dpcore.universe.spreading import spread_of
 
 ALL = 1 - 1e-9  # of a cell, but for rounding errors
 
@@ -41,78 +42,74 @@ class _Counted:
     rows: Weights
 
 
-def within_leaves(
-    merging: Merging, number: Count, column: int, *, tree: LeafTree, marginal: Marginal, errors: float
-) -> Sides:
-    """Return how far a count may be off, in so many standard errors, because of how the values of a column lie within its cells.
-
-    Args:
-        merging: The query, which cuts a cell of the column.
-        number: One of its counts.
-        column: A column at full resolution.
-        tree: Its tree.
-        marginal: The marginals of the released model.
-        errors: How many standard errors.
-    """
-    whole, groups = merging.column(column), merging.groups
-    if whole.spread is None:
-        return Sides(np.zeros(groups), np.zeros(groups))
-    leaves = _Leaves(tree, whole, whole.spread)
-    counted = _counted(merging, number, column, marginal=marginal, spread=whole.spread)
-    light, cut = leaves.light(counted, groups, errors), leaves.cut(counted, groups, errors)
-    return Sides(light.below + cut.below, light.above + cut.above)
-
-
-def _counted(merging: Merging, number: Count, column: int, *, marginal: Marginal, spread: Spread) -> _Counted:
-    cells = np.arange(spread.cells)
-    evenly = replace(spread, segments=Segments(spread.bounds[:-1], spread.bounds[1:], cells, np.ones(spread.cells)))
-    even = merging.varied({column: [evenly]})  # so that a piece in which the tree has found nothing has rows, too
-    group, seen, rows = even.form(number).entries(lambda axes: marginal(axes)[:1], along=column)
-    part = even.on_models(column, models=1)[0].share[seen]
-    piece = merging.kept_pieces(column)[seen]
-    order = np.argsort(piece, kind="stable")
-    return _Counted(group[order], piece[order], part[order], (rows / part)[order])
-
-
 @dataclass(frozen=True, eq=False)
-class _Leaves:
-    """The leaves of a column, and the pieces into which a query cuts it."""
+class CutLeaves:
+    """The leaves of a column at full resolution, of which a query cuts cells.
+
+    Attributes:
+        tree: The column's tree.
+        merging: The query.
+        number: The column.
+    """
 
     tree: LeafTree
-    column: Column
-    spread: Spread
+    merging: Merging
+    number: int
 
-    def light(self, counted: _Counted, groups: int, errors: float) -> Sides:
+    def sides(self, count: Count, marginal: Marginal, *, errors: float) -> Sides:
+        """Return how far a count may be off, in so many standard errors, because of how values lie within cells.
+
+        Args:
+            count: One of the query's counts.
+            marginal: The marginals of the released model.
+            errors: How many standard errors.
+        """
+        counted = self._counted(count, marginal)
+        light, cut = self._light(counted, errors), self._cut(counted, errors)
+        return Sides(light.below + cut.below, light.above + cut.above)
+
+    def _counted(self, count: Count, marginal: Marginal) -> _Counted:
+        bounds, cells = self._spread.bounds, self._spread.cells
+        evenly = replace(self._spread, segments=Segments(bounds[:-1], bounds[1:], np.arange(cells), np.ones(cells)))
+        even = self.merging.varied({self.number: [evenly]})  # a piece in which the tree has found nothing has rows, too
+        group, seen, rows = even.form(count).entries(lambda axes: marginal(axes)[:1], along=self.number)
+        part = even.on_models(self.number, models=1)[0].share[seen]
+        piece = self.merging.kept_pieces(self.number)[seen]
+        order = np.argsort(piece, kind="stable")
+        return _Counted(group[order], piece[order], part[order], (rows / part)[order])
+
+    def _light(self, counted: _Counted, errors: float) -> Sides:
         """Return what light leaves add. Those that are counted may have more rows, and so may the others in a cell that is partly counted."""
-        cells = self.column.attribute.size
-        keys, at = np.unique(counted.group * cells + self.column.cell[counted.piece], return_inverse=True)
+        cells, groups = self._column.attribute.size, self.merging.groups
+        keys, at = np.unique(counted.group * cells + self._column.cell[counted.piece], return_inverse=True)
         group, cell = keys // cells, keys % cells
         rows = np.zeros(len(keys))
         rows[at] = counted.rows
         own = np.bincount(at, weights=self._hidden[counted.piece], minlength=len(keys))
-        others = np.bincount(self.column.cell, weights=self._hidden, minlength=cells)[cell] - own
+        others = np.bincount(self._column.cell, weights=self._hidden, minlength=cells)[cell] - own
         is_part = np.bincount(at, weights=counted.part, minlength=len(keys)) < ALL
         scale = np.where(is_part, errors * self._share_of_cell(rows, cell), 0.0) ** 2
         below = np.bincount(group, weights=scale * np.maximum(others, 0.0), minlength=groups)
         above = np.bincount(group, weights=scale * own, minlength=groups)
         return Sides(below.astype(np.float64), above.astype(np.float64))
 
-    def cut(self, counted: _Counted, groups: int, errors: float) -> Sides:
+    def _cut(self, counted: _Counted, errors: float) -> Sides:
         """Return what leaves add that the query cuts.
 
-        The values that people ask for are not random ones. So the standard error is that of a half of a leaf, whatever part of it is counted,
-        but no more rows can be missing than there are, and no more can be counted.
+        The values that people ask for are not random ones. So the standard error is that of all rows of the leaf, whatever part of it is
+        counted. But no more rows can be missing than there are, and no more can be counted.
         """
-        tree, below, above = self.tree, np.zeros(groups), np.zeros(groups)
-        most = tree.rows + np.where(tree.light, tree.deviations, 0.0)
-        deviation = math.sqrt(tree.unevenness) / 2
-        for leaf in self._cut.tolist():
+        tree, groups = self.tree, self.merging.groups
+        below, above = np.zeros(groups), np.zeros(groups)
+        most = tree.rows + errors * np.where(tree.light, tree.deviations, 0.0)
+        deviation = math.sqrt(tree.unevenness)
+        for leaf in self._cut_leaves.tolist():
             first, last = self._first[leaf], self._last[leaf]
             some = slice(*np.searchsorted(counted.piece, [first, last + 1]).tolist())
             group, piece = counted.group[some], counted.piece[some]
             part = np.bincount(group, weights=self._parts(leaf)[piece - first], minlength=groups)
             rows = np.zeros(groups)
-            rows[group] = self._share_of_cell(counted.rows[some], self.column.cell[piece]) * most[leaf]
+            rows[group] = self._share_of_cell(counted.rows[some], self._column.cell[piece]) * most[leaf]
             below += np.minimum(errors * deviation, part) ** 2 * rows**2
             above += np.minimum(errors * deviation, np.maximum(1 - part, 0.0)) ** 2 * rows**2
         return Sides(below, above)
@@ -124,22 +121,30 @@ class _Leaves:
     def _parts(self, leaf: int) -> Weights:
         """Return the part of a leaf's values that each of its pieces has."""
         low, high = self._lows[leaf], self._lows[leaf + 1]
-        starts = self.column.start[self._first[leaf] : self._last[leaf] + 1]
+        starts = self._column.start[self._first[leaf] : self._last[leaf] + 1]
         return np.asarray(np.diff(np.clip(np.append(starts, high), low, high)) / (high - low))
+
+    @cached_property
+    def _column(self) -> Column:
+        return self.merging.column(self.number)
+
+    @cached_property
+    def _spread(self) -> Spread:
+        return spread_of(self._column.attribute)
 
     @cached_property
     def _place(self) -> int:
         """How many places of the query one place of the tree has: a day has many moments."""
-        return int(self.spread.bounds[-1] - self.spread.bounds[0]) // self.tree.leaves.size
+        return int(self._spread.bounds[-1] - self._spread.bounds[0]) // self.tree.leaves.size
 
     @cached_property
     def _lows(self) -> Indices:
         """The first place of each leaf, and the one after the last leaf."""
-        return np.asarray(self.spread.bounds[0] + self._place * np.append(self.tree.starts, self.tree.leaves.size))
+        return np.asarray(self._spread.bounds[0] + self._place * np.append(self.tree.starts, self.tree.leaves.size))
 
     @cached_property
     def _starts(self) -> Indices:
-        return self.column.start[~self.column.null]
+        return self._column.start[~self._column.null]
 
     @cached_property
     def _first(self) -> Indices:
@@ -154,18 +159,26 @@ class _Leaves:
     @cached_property
     def _in_cell(self) -> Weights:
         """The rows of each cell, by the tree."""
-        cell = self.column.cell[self._first]
-        return np.bincount(cell, weights=self.tree.rows, minlength=self.column.attribute.size).astype(np.float64)
+        cell = self._column.cell[self._first]
+        return np.bincount(cell, weights=self.tree.rows, minlength=self._column.attribute.size).astype(np.float64)
 
     @cached_property
     def _hidden(self) -> Weights:
-        """The variance of all light leaves within each piece."""
-        inside = self.tree.light & (self._first == self._last)
-        variances = np.where(inside, self.tree.deviations**2, 0.0)
-        return np.bincount(self._first, weights=variances, minlength=self.column.pieces).astype(np.float64)
+        """The variance of all light leaves within each piece. Those that make up a node were also counted as one."""
+        tree, found = self.tree, np.zeros(self._column.pieces)
+        variances = np.where(tree.light, tree.unevenness * tree.deviations**2, 0.0)
+        known = np.zeros(len(variances), dtype=np.bool_)
+        for width in tree.node_widths:
+            begin = np.flatnonzero(np.diff(tree.starts // width, prepend=-1))
+            first, last = np.minimum.reduceat(self._first, begin), np.maximum.reduceat(self._last, begin)
+            inside = (first == last) & ~known[begin]
+            of_node = np.minimum(np.add.reduceat(variances, begin), tree.unevenness * tree.noise.deviation**2)
+            np.add.at(found, first[inside], of_node[inside])
+            known |= np.repeat(inside, np.diff(begin, append=len(variances)))
+        return found
 
     @cached_property
-    def _cut(self) -> npt.NDArray[np.intp]:
+    def _cut_leaves(self) -> npt.NDArray[np.intp]:
         """The leaves that the query cuts. The times of the week were measured, so a leaf that is cut within a day is not one of them."""
         within_day = np.append(0, np.cumsum((self._starts - self._lows[0]) % self._place != 0))
         of_days = within_day[self._last + 1] == within_day[self._first + 1]

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dpcore.answers.cut_leaves import Sides, within_leaves
+from dpcore.answers.cut_leaves import CutLeaves, Sides
 from dpcore.answers.evaluate import Marginal, combined, quantiles
 from dpcore.answers.leaf_tree import LeafTree, TreeNoise
 from dpcore.answers.merging import Merged, Merging, stacked, summed
@@ -160,11 +160,9 @@ class Ensemble:
         _, marginal = self._marginals(merging)[0]
         found = Sides(np.zeros(merging.groups), np.zeros(merging.groups))
         for column in merging.rows(number).axes:
-            name = self._release.universe.names[column]
-            attribute = self._release.universe.attributes[name]
-            if name in self._leaf_noise and merging.is_cut(column) and isinstance(attribute, Fine) and attribute.leaves:
-                tree = LeafTree(attribute.leaves, self._leaf_noise[name])
-                more = within_leaves(merging, number, column, tree=tree, marginal=marginal, errors=errors)
+            if column in self._leaf_trees and merging.is_cut(column):
+                leaves = CutLeaves(self._leaf_trees[column], merging, column)
+                more = leaves.sides(number, marginal, errors=errors)
                 found = Sides(found.below + more.below, found.above + more.above)
         return found
 
@@ -302,6 +300,15 @@ class Ensemble:
     @cached_property
     def _seed(self) -> int:
         return seed_of(self._release.transcript)
+
+    @cached_property
+    def _leaf_trees(self) -> dict[int, LeafTree]:
+        """The tree of each column that has one."""
+        found: dict[int, LeafTree] = {}
+        for column, (name, attribute) in enumerate(self._release.universe.attributes.items()):
+            if name in self._leaf_noise and isinstance(attribute, Fine) and attribute.leaves is not None:
+                found[column] = LeafTree(attribute.leaves, self._leaf_noise[name])
+        return found
 
     @cached_property
     def _leaf_noise(self) -> dict[str, TreeNoise]:

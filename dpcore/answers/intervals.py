@@ -38,7 +38,7 @@ from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 
 # Chosen on releases of three tables, so that 95 % intervals cover 95 %: docs/decisions/0044
-WIDER = {"mwem": 0.93, "adaptive": 0.93, "pmw": 1.05}  # the standard error of a count is multiplied by this
+WIDER = {"mwem": 0.93, "adaptive": 0.97, "pmw": 1.05}  # the standard error of a count is multiplied by this
 OTHERS_WIDER = 1.1  # and that of another number by this
 CLUMPS = (
     3.0  # a mean, sum or quantile over columns never measured together varies as if rows came in clumps of this many
@@ -282,12 +282,12 @@ class Intervals:
         self, merging: Merging, number: Count, value: Weights, differences: Weights, judged: Judged
     ) -> Interval:
         form = merging.form(number)
-        usual = self._known.scale.usual(value, columns=len(form.axes))
+        direct = self._measured.counts(merging, form)
+        usual = self._usual(value, direct, columns=len(form.axes))
         variances = (self._wider * self._of_parts(judged.factor)) ** 2 * _steadied(differences, usual) + self._least
         if judged.factor >= APART:
             variances = variances + self._unmeasured(value, judged.basis)
         errors = student(judged.level, len(differences) + USUAL)
-        direct = self._measured.counts(merging, form)
         if direct is None:
             low, high = value - errors * np.sqrt(variances), value + errors * np.sqrt(variances)
         else:
@@ -296,6 +296,15 @@ class Intervals:
             never = (value == 0) & (differences == 0).all(axis=0)  # what no model can have, constraints exclude
             low, high = np.where(never, 0.0, low), np.where(never, 0.0, high)
         return Interval(value, np.maximum(low, 0.0), np.maximum(high, 0.0), judged.basis)
+
+    def _usual(self, counts: Weights, direct: Direct | None, *, columns: int) -> Weights:
+        """Return the usual variance of counts. A model has little room to err where it was measured."""
+        found = self._known.scale.usual(counts, columns=columns)
+        if direct is None:
+            return found
+        known = np.isfinite(direct.variances)
+        variances = np.where(known, direct.variances, 1.0)
+        return np.where(known, self._known.scale.usual_measured(counts, variances, columns=columns), found)
 
     def _judged(self, merging: Merging, parts: Iterable[Aggregate]) -> tuple[Basis, float]:
         """Return the basis of a number, and the factor of its standard error: those of its worst part."""

@@ -13,7 +13,7 @@ from dpcore.models.model import Weights
 from dpcore.universe.leaves import Leaves
 from dpcore.universe.spread import Indices
 
-UNKNOWN_UNEVENNESS = 0.5  # of a node, before any node is known; it weighs as much as one node
+UNKNOWN_UNEVENNESS, WEIGHT = 0.5, 4  # of a node, before any node is known; it weighs as much as so many nodes
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class LeafTree:
         For parts p with shares s_p of a node's rows, it is the sum of s_p^2, rescaled. This is its mean over all nodes that were split:
         what lies within a leaf was not counted, but is probably as uneven.
         """
-        found = [UNKNOWN_UNEVENNESS]
+        found = [UNKNOWN_UNEVENNESS] * WEIGHT
         for level in range(1, len(self.node_widths)):
             parents = self.parents(level)
             nodes, part = np.unique(self.starts // self.node_widths[level], return_inverse=True)

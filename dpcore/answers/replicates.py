@@ -10,19 +10,19 @@ Everything is computed from public measurements. The seed is their hash, so a re
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from dpcore.answers.release import Release
-from dpcore.answers.uncertainty import Fit, Scale, Uncertainty
+from dpcore.answers.uncertainty import Fit, Uncertainty
+from dpcore.answers.usual import UsualErrors, rounded
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Axes
-from dpcore.models import FactoredModel, Model
+from dpcore.models import Model
 from dpcore.models.fitting import How, Transcript
 from dpcore.models.model import Weights
-from dpcore.universe import Attribute
 
 REPLICATES = 8  # of a model that is fitted within seconds
 LARGE, LARGE_REPLICATES = 1 << 21, 4  # from this many cells on, a dense model gets fewer
@@ -33,10 +33,8 @@ PILOT_PER_CELL = {
     "pmw": None,
 }  # twice, or one and a half times, what the model may fit; docs/decisions/0044
 TRIES, PILOT_TRIES = 90, 80  # the pilot continues from the model; a fit that ends by itself takes less
-SETS, COUNTS_EACH = 32, 4  # the random counts from which the usual size of errors is learned
 RANGES_EACH = 60  # of each marginal that is predicted
 FEWEST_PREDICTED = 3  # marginals
-MOST_COLUMNS, MOST_CELLS = 4, 1 << 20  # of each of them
 
 
 def replicates_for(release: Release) -> int:
@@ -63,23 +61,19 @@ def make_uncertainty(release: Release, *, pause: Callable[[], None] = lambda: No
     used, functions = release.fitted(transcript, how=how, model=used)
     pilot = Fit(used.total, functions)
     rng = np.random.default_rng(seed_of(transcript))
-    asked = list(random_counts(list(release.universe.attributes.values()), rng))
-    known = counts_of(used, asked)
-    expected = {each.axes: used.marginal(each.axes) for each in (*transcript.first, *transcript.later)}
+    measurements = (*transcript.first, *transcript.later)
+    expected = {each.axes: used.marginal(each.axes) for each in measurements}
     pure = release.manifest["spec"]["privacy"]["delta"] == 0
+    usual = UsualErrors(used, measurements, list(release.universe.attributes.values()), rng)
     made: list[Fit] = []
-    squares = np.zeros(len(known))
     for _ in range(replicates):
         pause()
         redrawn = _redrawn(transcript, expected, rng, pure=pure)
         used, functions = release.fitted(redrawn, how=How(tries=TRIES), model=used)
         made.append(Fit(used.total, functions))
-        squares += (counts_of(used, asked) - known) ** 2
+        usual.add(used)
     pause()
-    columns = np.array([float(len(axes)) for axes, _ in asked])
-    scale = replace(
-        _scale(known, squares, columns, replicates=replicates), unmeasured=_rounded(_unmeasured(release, rng))
-    )
+    scale = replace(usual.scale(), unmeasured=rounded(_unmeasured(release, rng)))
     model, pilot, *made = _alike([model, pilot, *made])
     return Uncertainty(model, pilot, tuple(made), scale)
 
@@ -90,50 +84,6 @@ def seed_of(transcript: Transcript) -> int:
     for each in (*transcript.first, *transcript.later):
         digest.update(each.to_bytes())
     return int.from_bytes(digest.digest()[:16])
-
-
-def random_counts(attributes: Sequence[Attribute], rng: np.random.Generator) -> Iterator[tuple[Axes, list[Weights]]]:
-    """Yield random counts over one to four columns: for each column, which of its cells count. Several in a row have the same columns."""
-    small = [axis for axis, each in enumerate(attributes) if each.size <= MOST_CELLS]
-    for number in range(SETS if small else 0):
-        wanted = min(1 + number % MOST_COLUMNS, len(small))
-        axes = tuple(sorted(rng.choice(small, wanted, replace=False).tolist()))
-        while math.prod(attributes[axis].size for axis in axes) > MOST_CELLS:
-            axes = axes[:-1]
-        for _ in range(COUNTS_EACH):
-            yield axes, [random_cells(attributes[axis], rng) for axis in axes]
-
-
-def random_cells(attribute: Attribute, rng: np.random.Generator) -> Weights:
-    """Return a random range of an ordered column's cells, or a random set of a few categories, as ones among zeros."""
-    cells = np.zeros(attribute.size)
-    if attribute.ordered:
-        first, last = sorted(rng.integers(0, attribute.size, 2).tolist())
-        cells[first : last + 1] = 1.0
-    else:
-        cells[rng.choice(attribute.size, rng.integers(1, max(2, attribute.size // 2 + 1)), replace=False)] = 1.0
-    return cells
-
-
-def counted(array: Weights, cells: Sequence[Weights]) -> float:
-    """Return the sum of a marginal over chosen cells of each column.
-
-    >>> counted(np.array([[1.0, 2.0], [3.0, 4.0]]), [np.array([0.0, 1.0]), np.array([1.0, 1.0])])
-    7.0
-    """
-    for each in reversed(cells):
-        array = array @ each
-    return float(array)
-
-
-def counts_of(model: Model, asked: Sequence[tuple[Axes, list[Weights]]]) -> Weights:
-    """Return how many rows a model has in the chosen cells of each of some counts."""
-    if isinstance(model, FactoredModel):  # it need not compute marginals of millions of cells
-        return np.array(
-            [model.merged(axes, [np.where(each > 0, 0, -1) for each in cells]).item() for axes, cells in asked]
-        )
-    marginals = model.marginals(axes for axes, _ in asked)
-    return np.array([counted(marginals[axes], cells) for axes, cells in asked])
 
 
 def _redrawn(
@@ -183,29 +133,6 @@ def _predicted(measured: Measurement, model: Model, rng: np.random.Generator) ->
         squares += (float(measured.values[inside].sum()) - rows) ** 2 - predicted[inside].size * measured.noise**2
         expected += max(rows, 1.0) * max(1 - rows / model.total, 0.0)
     return squares, expected
-
-
-def _scale(counts: Weights, squares: Weights, columns: Weights, *, replicates: int) -> Scale:
-    """Fit the usual variance of a count by its size and number of columns.
-
-    The logarithm of a mean of B squares is lower than that of its expectation, by about 1 / B.
-    """
-    if not len(counts):
-        return Scale((0.0, 0.0, 0.0, 0.0))
-    known = Scale.regressors(counts, columns)
-    # A little weight on 0 for every coefficient keeps the fit defined where all random counts are alike.
-    penalty = 1e-6 * np.eye(known.shape[1])
-    curve = np.linalg.solve(known.T @ known + penalty, known.T @ (np.log(squares / replicates + 1.0) + 1 / replicates))
-    return Scale(tuple(map(_rounded, curve.tolist())))
-
-
-def _rounded(number: float) -> float:
-    """Round to nine digits, so that a process with another number of threads, which sums in another order, writes the same file.
-
-    >>> _rounded(0.1 + 0.2)
-    0.3
-    """
-    return float(f"{number:.9g}")
 
 
 def _alike(fits: Sequence[Fit]) -> list[Fit]:

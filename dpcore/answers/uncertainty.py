@@ -50,26 +50,38 @@ class Scale:
 
     Attributes:
         curve: The coefficients of log(variance) for 1, size, size^2 and the number of columns, where size = log(expected count + 20).
+        measured: Likewise for counts that measurements cover; the logarithm of their variance comes before the number of columns.
         unmeasured: The variance of a count of n among N rows whose columns were never measured together, as a multiple of n (1 - n / N).
     """
 
     curve: tuple[float, ...]
+    measured: tuple[float, ...]
     unmeasured: float = 0.0
 
     @staticmethod
-    def regressors(counts: Weights, columns: Weights) -> Weights:
-        """Return what the curve's coefficients are multiplied by, for counts over so many columns."""
+    def regressors(counts: Weights, *others: Weights) -> Weights:
+        """Return what a curve's coefficients are multiplied by, for counts of which these other numbers are known."""
         size = np.log(np.maximum(counts, 0.0) + FEW_ROWS)
-        return np.stack([np.ones(size.shape), size, size**2, np.broadcast_to(columns, size.shape)], axis=-1)
+        return np.stack(
+            [np.ones(size.shape), size, size**2, *(np.broadcast_to(each, size.shape) for each in others)], axis=-1
+        )
 
     def usual(self, counts: Weights, *, columns: int) -> Weights:
-        """Return the usual variance of counts of this size.
+        """Return the usual variance of counts of this size over so many columns.
 
-        >>> Scale((0.0, 1.0, 0.0, 0.0)).usual(np.array([0.0, 980.0]), columns=2).round(6).tolist()
+        >>> Scale((0.0, 1.0, 0.0, 0.0), (0.0,) * 5).usual(np.array([0.0, 980.0]), columns=2).round(6).tolist()
         [20.0, 1000.0]
         """
-        found: Weights = np.exp(self.regressors(counts, np.asarray(float(columns))) @ np.array(self.curve))
-        return found
+        return _powers(self.curve, self.regressors(counts, np.asarray(float(columns))))
+
+    def usual_measured(self, counts: Weights, variances: Weights, *, columns: int) -> Weights:
+        """Return the usual variance of counts of this size that measurements cover with these variances."""
+        return _powers(self.measured, self.regressors(counts, np.log(variances), np.asarray(float(columns))))
+
+
+def _powers(coefficients: tuple[float, ...], regressors: Weights) -> Weights:
+    found: Weights = np.exp(regressors @ np.array(coefficients))
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +140,7 @@ def _table(found: Uncertainty, measurements: Sequence[Measurement], *, step: flo
         "sets": [{"axes": each, "shape": found.model.functions[each].shape} for each in axes],
         "totals": {name: fit.total.hex() for name, fit in found.fits.items()},
         "curve": [each.hex() for each in found.scale.curve],
+        "measured": [each.hex() for each in found.scale.measured],
         "unmeasured": found.scale.unmeasured.hex(),
         "step": step.hex(),
     }
@@ -160,8 +173,8 @@ def restored(table: pa.Table, measurements: Sequence[Measurement]) -> Uncertaint
         steps = _steps(tuple(shapes), measurements, step=step)
         functions = _functions(table[name].to_numpy(), shapes, steps)
         fits[name] = Fit(float.fromhex(total), functions)
-    curve = tuple(float.fromhex(each) for each in public["curve"])
-    scale = Scale(curve, float.fromhex(public["unmeasured"]))
+    curve, measured = (tuple(float.fromhex(each) for each in public[name]) for name in ("curve", "measured"))
+    scale = Scale(curve, measured, float.fromhex(public["unmeasured"]))
     return Uncertainty(fits.pop("model"), fits.pop("pilot"), tuple(fits.values()), scale)
 
 

@@ -18,15 +18,9 @@ import numpy as np
 
 from dpcore.answers.intervals import Intervals
 from dpcore.answers.release import Release
-from dpcore.answers.replicates import (
-    PILOT_PER_CELL,
-    counts_of,
-    make_uncertainty,
-    random_counts,
-    replicates_for,
-    seed_of,
-)
+from dpcore.answers.replicates import PILOT_PER_CELL, make_uncertainty, replicates_for, seed_of
 from dpcore.answers.uncertainty import Fit, Uncertainty
+from dpcore.answers.usual import counts_of, random_counts
 from dpcore.errors import UsageError
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Axes

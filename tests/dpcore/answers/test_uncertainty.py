@@ -83,7 +83,7 @@ def test_a_release_without_the_file_is_answered_as_well(kinds: Release, tmp_path
 
 def test_a_model_that_was_never_corrected_is_stored_and_restored() -> None:
     """`pmw` corrects nothing if no count is wrong by more than 2 alpha rows."""
-    plain = Uncertainty(Fit(10.0, {}), Fit(11.0, {}), (Fit(12.0, {}), Fit(13.0, {})), Scale((0.0, 0.0, 0.0, 0.0)))
+    plain = Uncertainty(Fit(10.0, {}), Fit(11.0, {}), (Fit(12.0, {}), Fit(13.0, {})), Scale((0.0,) * 4, (0.0,) * 5))
     table = uncertainty_table(plain, ())
     assert table.num_rows == 0
     found = restored(table, ())

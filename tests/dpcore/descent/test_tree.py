@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dpcore.descent import TreeDescent, threshold
 from dpcore.descent.partitions import Partition, divide, estimate, project
+from dpcore.descent.tree import Tree, even_parts
 from dpcore.universe import Outside
 from dpcore.universe.fine_days import FineDate, FineDatetime
 from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
@@ -28,7 +29,11 @@ COLUMNS: dict[str, Fine] = {
 
 def descend(column: Fine, values: pa.Array, *, noise: float, seed: int = 1) -> TreeDescent:
     """Go down by counts with rounded Gaussian noise."""
-    descent, rng, levels = TreeDescent(column, share=SHARE), np.random.default_rng(seed), 0
+    return finished(TreeDescent(column, share=SHARE), values, noise=noise, seed=seed)
+
+
+def finished(descent: TreeDescent, values: pa.Array, *, noise: float, seed: int) -> TreeDescent:
+    column, rng, levels = descent._template, np.random.default_rng(seed), 0
     while (candidates := descent.candidates) is not None:
         codes = candidates.encode(values)
         true = np.bincount(codes[codes >= 0], minlength=candidates.size)
@@ -74,6 +79,33 @@ def test_an_atom_is_found_and_released_as_often_as_it_occurs() -> None:
         codes = found.encode(values)
         drawn = found.decode(codes[codes >= 0], np.random.default_rng(3)).to_numpy(zero_copy_only=False)
         assert np.mean(drawn == atom) == pytest.approx(0.4, abs=0.03)
+
+
+def last_place(*, ends: bool) -> float:
+    """Return the mean error of the count of the last of 100,000 places, which has 244 of 5,000 rows, at a noise that hides its neighbours."""
+    column, errors = FineInteger(minimum=0, maximum=99_999), []
+    many = np.random.default_rng(5).integers(1, 99_999, 256)
+    values = pa.array(
+        np.concatenate([np.zeros(4000), np.full(500, 15_024), many, np.full(244, 99_999)]).astype(np.int64)
+    )
+    for seed in range(8):
+        descent = TreeDescent(column, share=SHARE)
+        if not ends:
+            descent._tree = Tree(column.places, parts=even_parts(column.places), apart=0)
+        leaves = finished(descent, values, noise=70.0, seed=seed).found().leaves
+        assert leaves is not None
+        width = leaves.size - leaves.starts[-1]
+        errors.append(abs(leaves.masses[-1] / width / 1000 - 244))
+    return float(np.mean(errors))
+
+
+def test_both_ends_of_a_range_are_counted_alone() -> None:
+    found = descend(COLUMNS["integer"], values_of("integer"), noise=20.0).found()
+    assert found.leaves is not None
+    assert found.leaves.starts[1] == 1
+    assert found.leaves.starts[-1] == found.places - 1
+    assert last_place(ends=True) < 75
+    assert last_place(ends=False) > 100
 
 
 def test_mondays_stay_mondays_even_where_days_do_not_stand_out() -> None:

@@ -1,0 +1,152 @@
+"""How large errors usually are in a release, learned from random counts by its replicates."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcore.answers.uncertainty import Scale
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Axes
+from dpcore.models import FactoredModel, Model
+from dpcore.models.evidence import LEAST_NOISE
+from dpcore.models.model import Weights
+from dpcore.universe import Attribute
+
+SETS, COUNTS_EACH = 32, 4  # the random counts from which the usual size of errors is learned
+MOST_COLUMNS, MOST_CELLS = 4, 1 << 20  # of each of them
+
+
+class UsualErrors:
+    """Collects the errors of random counts, replicate by replicate: of counts over any columns, and of those that measurements cover.
+
+    The two are kept apart. A cell of a measured marginal has all of that marginal's noise, while a count of the same size over four
+    columns is the sum of parts of many.
+    """
+
+    def __init__(
+        self, pilot: Model, measurements: Sequence[Measurement], columns: Sequence[Attribute], rng: np.random.Generator
+    ) -> None:
+        self._any = list(random_counts(columns, rng))
+        self._any_rows = counts_of(pilot, self._any)
+        whole = [each for each in measurements if each.cell is None and each.axes]
+        self._covered = list(covered_counts(whole, pilot, rng))
+        self._covered_rows = self._within(pilot)
+        self._any_squares, self._covered_squares = np.zeros(len(self._any)), np.zeros(len(self._covered))
+        self._replicates = 0
+
+    def add(self, replicate: Model) -> None:
+        """Add the errors of one more replicate."""
+        self._any_squares += (counts_of(replicate, self._any) - self._any_rows) ** 2
+        self._covered_squares += (self._within(replicate) - self._covered_rows) ** 2
+        self._replicates += 1
+
+    def scale(self) -> Scale:
+        """Return the usual variance of a count, as a function of what is known about it."""
+        columns = np.array([float(len(axes)) for axes, _ in self._any])
+        axes = np.array([float(len(each.axes)) for each in self._covered])
+        variances = np.array([each.variance for each in self._covered])
+        of_any, of_covered = (
+            Scale.regressors(self._any_rows, columns),
+            Scale.regressors(self._covered_rows, np.log(variances), axes),
+        )
+        return Scale(self._curve(of_any, self._any_squares), self._curve(of_covered, self._covered_squares))
+
+    def _within(self, model: Model) -> Weights:
+        marginals = model.marginals({each.axes for each in self._covered})
+        return np.array([float(marginals[each.axes][each.box].sum()) for each in self._covered])
+
+    def _curve(self, regressors: Weights, squares: Weights) -> tuple[float, ...]:
+        """Fit the usual variance on a logarithmic scale.
+
+        The logarithm of a mean of B squares is lower than that of its expectation, by about 1 / B.
+        """
+        # A little weight on 0 for every coefficient keeps the fit defined where all random counts are alike.
+        penalty = 1e-6 * np.eye(regressors.shape[-1])
+        wanted = regressors.T @ (np.log(squares / self._replicates + 1.0) + 1 / self._replicates)
+        return tuple(map(rounded, np.linalg.solve(regressors.T @ regressors + penalty, wanted).tolist()))
+
+
+def random_counts(attributes: Sequence[Attribute], rng: np.random.Generator) -> Iterator[tuple[Axes, list[Weights]]]:
+    """Yield random counts over one to four columns: for each column, which of its cells count. Several in a row have the same columns."""
+    small = [axis for axis, each in enumerate(attributes) if each.size <= MOST_CELLS]
+    for number in range(SETS if small else 0):
+        wanted = min(1 + number % MOST_COLUMNS, len(small))
+        axes = tuple(sorted(rng.choice(small, wanted, replace=False).tolist()))
+        while math.prod(attributes[axis].size for axis in axes) > MOST_CELLS:
+            axes = axes[:-1]
+        for _ in range(COUNTS_EACH):
+            yield axes, [random_cells(attributes[axis], rng) for axis in axes]
+
+
+def random_cells(attribute: Attribute, rng: np.random.Generator) -> Weights:
+    """Return a random range of an ordered column's cells, or a random set of a few categories, as ones among zeros."""
+    cells = np.zeros(attribute.size)
+    if attribute.ordered:
+        first, last = sorted(rng.integers(0, attribute.size, 2).tolist())
+        cells[first : last + 1] = 1.0
+    else:
+        cells[rng.choice(attribute.size, rng.integers(1, max(2, attribute.size // 2 + 1)), replace=False)] = 1.0
+    return cells
+
+
+def counted(array: Weights, cells: Sequence[Weights]) -> float:
+    """Return the sum of a marginal over chosen cells of each column.
+
+    >>> counted(np.array([[1.0, 2.0], [3.0, 4.0]]), [np.array([0.0, 1.0]), np.array([1.0, 1.0])])
+    7.0
+    """
+    for each in reversed(cells):
+        array = array @ each
+    return float(array)
+
+
+def counts_of(model: Model, asked: Sequence[tuple[Axes, list[Weights]]]) -> Weights:
+    """Return how many rows a model has in the chosen cells of each of some counts."""
+    if isinstance(model, FactoredModel):  # it need not compute marginals of millions of cells
+        return np.array(
+            [model.merged(axes, [np.where(each > 0, 0, -1) for each in cells]).item() for axes, cells in asked]
+        )
+    marginals = model.marginals(axes for axes, _ in asked)
+    return np.array([counted(marginals[axes], cells) for axes, cells in asked])
+
+
+@dataclass(frozen=True)
+class Covered:
+    """A count that measurements cover: a box of cells of some axes, and the variance of their noisy sums, averaged by precision."""
+
+    axes: Axes
+    box: tuple[slice, ...]
+    variance: float
+
+
+def covered_counts(measurements: Sequence[Measurement], pilot: Model, rng: np.random.Generator) -> Iterator[Covered]:
+    """Yield random counts that measurements cover: cells, those with many rows more often, and ranges."""
+    chosen = sorted(rng.choice(len(measurements), min(SETS, len(measurements)), replace=False).tolist())
+    for axes in dict.fromkeys(measurements[at].axes for at in chosen):
+        counts = pilot.marginal(axes)
+        covering = [each for each in measurements if set(axes) <= set(each.axes)]
+        precision = sum(counts.size / each.values.size / max(each.noise, LEAST_NOISE) ** 2 for each in covering)
+        for box in _boxes(counts, rng):
+            yield Covered(axes, box, counts[box].size / precision)
+
+
+def _boxes(counts: Weights, rng: np.random.Generator) -> Iterator[tuple[slice, ...]]:
+    """Yield random cells and ranges of a marginal."""
+    weights = np.maximum(counts.ravel(), 0.0) + 1 / counts.size
+    heavy = rng.choice(counts.size, COUNTS_EACH, p=weights / weights.sum())
+    cells = np.transpose(np.unravel_index([*heavy, *rng.integers(counts.size, size=COUNTS_EACH)], counts.shape))
+    ranges = rng.integers(0, counts.shape, (2, COUNTS_EACH, counts.ndim))
+    first, last = np.concatenate([cells, ranges.min(axis=0)]), np.concatenate([cells, ranges.max(axis=0)])
+    for low, high in zip(first.tolist(), last.tolist(), strict=True):
+        yield tuple(slice(start, end + 1) for start, end in zip(low, high, strict=True))
+
+
+def rounded(number: float) -> float:
+    """Round to nine digits, so that a process with another number of threads, which sums in another order, writes the same file.
+
+    >>> rounded(0.1 + 0.2)
+    0.3
+    """
+    return float(f"{number:.9g}")
