@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from benchmarks.coverage_cells import FEWEST, cells_of_pairs, single_values
 from dpcore.answers.direct import Measured
-from dpcore.answers.intervals import Intervals
+from dpcore.answers.intervals import Interval, Intervals
 from dpcore.answers.merging import Merging
 from dpcore.answers.query import (
     All,
@@ -40,6 +41,7 @@ from dpcore.universe.spread import category_values
 from dpcore.universe.spreading import spread_of
 
 KINDS = ("count", "mean", "sum", "median", "q90")
+TABLES = ("cell of a measured pair", "single value at full resolution")
 NORMAL = 1.96
 MOST_CELLS = 1 << 20  # of the columns of a question
 NUMBERS_OF_COLUMNS = (0.1, 0.3, 0.4, 0.2)  # the shares of questions over one, two, three and four columns
@@ -50,6 +52,7 @@ RANGES, SINGLE = (
 LEAST_ROWS = 30  # of fewer rows neither mean nor median is asked
 FOLDS = 5
 RECTANGLES = 30
+SLACK = 1e-6  # rows, for rounding errors
 
 
 @dataclass(frozen=True)
@@ -141,10 +144,41 @@ def ask(  # noqa: PLR0913  all that a comparison depends on
                 controls,
             )
         )
+    records += _tables(release, name, intervals, truth, seed)
     size = {each: (release.folder / f"{each}.parquet").stat().st_size for each in ("uncertainty", "measurements")}
     return Asked(
         name, records, {"uncertainty_of_measurements": size["uncertainty"] / size["measurements"]}, milliseconds
     )
+
+
+def _tables(release: Release, name: dict[str, Any], intervals: Intervals, truth: "Truth", seed: int) -> list[Record]:
+    """Return records of the cells of some measured pairs, and of single values."""
+    found: list[Record] = []
+
+    def add(kind: str, columns: int, interval: Interval, expected: npt.NDArray[np.float64], *, least: float) -> None:
+        covered = (interval.low - SLACK <= expected) & (expected <= interval.high + SLACK)
+        halves, bases = (interval.high - interval.low) / 2, interval.bases
+        for at in np.flatnonzero(interval.value >= least).tolist():
+            numbers = float(expected[at]), float(interval.value[at]), float(halves[at])
+            found.append(
+                Record(
+                    name,
+                    kind,
+                    columns,
+                    str(bases[at]),
+                    *numbers,
+                    None,
+                    within=False,
+                    covered=bool(covered[at]),
+                    controls={},
+                )
+            )
+
+    for query, asked, axes in cells_of_pairs(release, Measured(release), np.random.default_rng([seed, 19])):
+        add(TABLES[0], len(axes), intervals.of(query, level=0.95)[1][asked], truth.counts(axes).ravel(), least=FEWEST)
+    for query, asked, count in single_values(release, truth.frame):
+        add(TABLES[1], 1, intervals.of(query, level=0.95)[1][asked], np.array([count]), least=0.0)
+    return found
 
 
 def _is_within(release: Release, intervals: Intervals, query: Query, asked: Number) -> bool:
@@ -178,10 +212,16 @@ class Truth:
         self._names = release.universe.names
         codes, kept = release.universe.encode_rows(pa.Table.from_pandas(frame[list(self._names)], preserve_index=False))
         self._codes = [np.asarray(each) for each in codes]
-        self._frame = frame[kept]
+        self.frame = frame[kept]
         self._numeric = [
             axis for axis, each in enumerate(self._attributes) if isinstance(each, Integer | NumberAttribute)
         ]
+
+    def counts(self, axes: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        """Return the true marginal of some columns."""
+        found = np.zeros([self._attributes[axis].size for axis in axes])
+        np.add.at(found, tuple(self._codes[axis] for axis in axes), 1.0)
+        return found
 
     def condition(self, rng: np.random.Generator) -> tuple[Condition, npt.NDArray[np.bool_], int]:
         """Draw a condition on one to four columns. Return it, which rows satisfy it, and the number of columns."""
@@ -224,7 +264,7 @@ class Truth:
         """Return the true numbers of a column, clipped as declared."""
         attribute = self._attributes[column]
         edges = spread_of(attribute).edges
-        values = pd.to_numeric(self._frame[self._names[column]], errors="coerce").to_numpy(dtype=np.float64)
+        values = pd.to_numeric(self.frame[self._names[column]], errors="coerce").to_numpy(dtype=np.float64)
         return np.clip(values, float(edges[0]), float(edges[-1]) - (1 if isinstance(attribute, Integer) else 0))
 
 

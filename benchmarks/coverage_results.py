@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.coverage_questions import KINDS, NORMAL, Asked, Record
+from benchmarks.coverage_questions import KINDS, NORMAL, TABLES, Asked, Record
 from benchmarks.plots_axes import Axis, Chart
 
 SIZES = (0, 50, 500, 5000, float("inf"))
@@ -25,7 +25,9 @@ def summary(asked: Sequence[Asked]) -> dict[str, Any]:
             f"{key} {value}": _covered(some) | {"half_width_of_direct": _ratio(some)}
             for key, value, some in _strata(counts)
         },
-        "other_numbers": {kind: _covered([each for each in records if each.kind == kind]) for kind in KINDS[1:]}
+        "other_numbers": {
+            kind: _covered([each for each in records if each.kind == kind]) for kind in (*KINDS[1:], *TABLES)
+        }
         | {
             f"{kind} of groups at full resolution": _covered([each for each in some if each.kind == kind])
             for some in [[each for each in records if each.within]]

@@ -90,6 +90,10 @@ def _adult7(folder: Path) -> pd.DataFrame:
     return frame
 
 
+def _adult_full(folder: Path) -> pd.DataFrame:
+    return pd.read_parquet(folder / "adult.parquet")
+
+
 def _nist_national2019(folder: Path) -> pd.DataFrame:
     return pd.read_parquet(folder / "nist_national2019.parquet")
 
@@ -109,6 +113,7 @@ def _diabetes(folder: Path) -> pd.DataFrame:
 TABLES: dict[str, Callable[[Path], pd.DataFrame]] = {
     "adult7": _adult7,
     "adult_discretized": _adult_discretized,
+    "adult_full": _adult_full,
     "nist_national2019": _nist_national2019,
     "census_kdd": _census_kdd,
     "diabetes": _diabetes,

@@ -26,7 +26,11 @@ class Direct:
 
 
 class Measured:
-    """The measurements of whole marginals in a release, and the columns that they connect."""
+    """The measurements of whole marginals in a release, and the columns that they connect.
+
+    Attributes:
+        pairs: The pairs of columns that were measured together, cell by cell.
+    """
 
     def __init__(self, release: Release) -> None:
         self._resolutions: Resolutions = release.resolutions
@@ -35,7 +39,7 @@ class Measured:
         self._possible = {
             each.axes: release.zeros.support(each.axes, self._resolutions) for each in whole if release.zeros.possible
         }
-        self._pairs = {
+        self.pairs = {
             pair
             for each in whole
             for pair in combinations(sorted(axis for axis in each.axes if axis < self._resolutions.columns), 2)
@@ -57,7 +61,7 @@ class Measured:
 
     def in_pairs(self, axes: Axes) -> bool:
         """Return whether each pair of these columns was measured together, cell by cell."""
-        return all(pair in self._pairs for pair in combinations(sorted(axes), 2))
+        return all(pair in self.pairs for pair in combinations(sorted(axes), 2))
 
     def cells_with(self, column: int, others: Iterable[int]) -> tuple[Groups, bool]:
         """Return the cells of a column in which it was measured together with other columns, and whether it was with each of them.
