@@ -111,8 +111,14 @@ class Merging(Prepared):
 
         A cell with several pieces need not be cut. Of whole numbers, `age >= 50` makes a piece of the 50, and both pieces of its bin count.
         """
+        return bool(len(self.cut_cells(column)))
+
+    def cut_cells(self, column: int) -> npt.NDArray[np.intp]:
+        """Return the cells of a column within which the query treats values differently."""
         found = self.column(column)
-        return found.pieces > found.attribute.size and bool(_cut_cells(found, self._results(found, column)).any())
+        if found.pieces == found.attribute.size:
+            return np.zeros(0, dtype=np.intp)
+        return np.flatnonzero(_cut_cells(found, self._results(found, column)))
 
     def along(self, values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any]:
         """Shape an array over a column's pieces likewise, with one piece of each class."""

@@ -23,6 +23,8 @@ from dpcore.release.integrity import one_line
 from dpcore.session.accuracy import Within, cheapest, needed_noise
 from dpcore.session.bought import Bought, digest_of
 from dpcore.session.knowledge import Knowledge
+from dpcore.universe.leaves import Fine
+from dpcore.universe.spreading import spread_of
 
 MOST_CELLS = 1 << 20
 """The most classes of cells that are counted for one question."""
@@ -218,15 +220,15 @@ def _grid(merging: Merging, numbers: Answered, within: Within, *, names: Sequenc
     for number, each in numbers.items():
         if not isinstance(number, Count) and not within.satisfied(half_widths(each), each.value):
             raise UsageError(
-                f"a number that is not a count is known within {_widest(numbers, [number]):.4g} and cannot be bought more accurately; "
-                "ask within that, or for counts, from which it can be computed"
+                f"{_name(merging, number)} is known within {_widest(numbers, [number]):.4g}{_where(merging, each)} and cannot be bought more "
+                "accurately, since it is not a count; ask within that, or for counts, from which it can be computed"
             )
     counts = [number for number in numbers if isinstance(number, Count)]
     columns = tuple(sorted({axis for number in counts for axis in merging.form(number).axes}))
     if cut := [column for column in columns if merging.is_cut(column)]:
         raise UsageError(
-            f"the question divides a declared bin of {one_line(names[cut[0]])}, within which nothing can be measured: its counts are "
-            f"known within {_widest(numbers, counts):.4g}; ask within that, or use the edges of the bins"
+            f"the question divides {_divided(merging, cut[0], one_line(names[cut[0]]))}, within which nothing can be measured: its counts are "
+            f"known within {_widest(numbers, counts):.4g}; ask within that, or use these ends"
         )
     grid = Grid(columns, tuple(merging.classes(column) for column in columns))
     cells = int(np.prod(grid.shape, dtype=np.float64))
@@ -235,6 +237,32 @@ def _grid(merging: Merging, numbers: Answered, within: Within, *, names: Sequenc
             f"the question distinguishes {cells:,} groups of rows, and at most {MOST_CELLS:,} can be counted; use fewer columns or wider bins"
         )
     return grid
+
+
+def _divided(merging: Merging, column: int, name: str) -> str:
+    """Name the first cell of a column that a question divides."""
+    cell, attribute = int(merging.cut_cells(column)[0]), merging.column(column).attribute
+    low, high = spread_of(attribute).edges[cell : cell + 2]
+    kind = "an interval" if isinstance(attribute, Fine) else "a declared bin"
+    return f"{kind} of {name}, from {low} to before {high}"
+
+
+def _name(merging: Merging, number: Number) -> str:
+    """Return what a number is called in the answer."""
+    named = [each.name for each in merging.query.outputs if each.value == number]
+    return one_line(named[0]) if named else "a number in having or order by"
+
+
+def _where(merging: Merging, interval: Interval) -> str:
+    """Name the group in which a number is least accurate; nothing if there is only one group."""
+    if not merging.keys:
+        return ""
+    places = np.unravel_index(int(np.nanargmax(half_widths(interval))), merging.shape)
+    values = [known.values[at] for known, at in zip(merging.keys, places, strict=True)]
+    told = ["is null" if value is None else f"= {one_line(str(value))}" for value in values]
+    return " where " + " and ".join(
+        f"{one_line(key.name)} {one}" for key, one in zip(merging.query.keys, told, strict=True)
+    )
 
 
 def _widest(numbers: Answered, some: Sequence[Number]) -> float:

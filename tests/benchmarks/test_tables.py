@@ -20,7 +20,14 @@ from benchmarks.workload_error import (
 from dpcore.spec import load_spec
 from dpcore.universe import Categorical, Integer, Universe
 
-COLUMNS = {"adult7": 7, "adult_discretized": 14, "nist_national2019": 24, "census_kdd": 42, "diabetes": 48}
+COLUMNS = {
+    "adult7": 7,
+    "adult_discretized": 14,
+    "adult_full": 14,
+    "nist_national2019": 24,
+    "census_kdd": 42,
+    "diabetes": 48,
+}
 
 
 def _table(columns: int = 4, rows: int = 500) -> BenchmarkTable:
