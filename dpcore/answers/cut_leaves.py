@@ -99,19 +99,20 @@ class CutLeaves:
         The values that people ask for are not random ones. So the standard error is that of all rows of the leaf, whatever part of it is
         counted. But no more rows can be missing than there are, and no more can be counted.
         """
-        tree, groups = self.tree, self.merging.groups
-        below, above = np.zeros(groups), np.zeros(groups)
+        tree = self.tree
+        below, above = np.zeros(self.merging.groups), np.zeros(self.merging.groups)
         most = tree.rows + errors * np.where(tree.light, tree.deviations, 0.0)
         deviation = math.sqrt(tree.unevenness)
         for leaf in self._cut_leaves.tolist():
             first, last = self._first[leaf], self._last[leaf]
             some = slice(*np.searchsorted(counted.piece, [first, last + 1]).tolist())
-            group, piece = counted.group[some], counted.piece[some]
-            part = np.bincount(group, weights=self._parts(leaf)[piece - first], minlength=groups)
-            rows = np.zeros(groups)
-            rows[group] = self._share_of_cell(counted.rows[some], self._column.cell[piece]) * most[leaf]
-            below += np.minimum(errors * deviation, part) ** 2 * rows**2
-            above += np.minimum(errors * deviation, np.maximum(1 - part, 0.0)) ** 2 * rows**2
+            group, at = np.unique(counted.group[some], return_inverse=True)
+            piece = counted.piece[some]
+            part = np.bincount(at, weights=self._parts(leaf)[piece - first], minlength=len(group))
+            rows = np.zeros(len(group))
+            rows[at] = self._share_of_cell(counted.rows[some], self._column.cell[piece]) * most[leaf]
+            below[group] += np.minimum(errors * deviation, part) ** 2 * rows**2
+            above[group] += np.minimum(errors * deviation, np.maximum(1 - part, 0.0)) ** 2 * rows**2
         return Sides(below, above)
 
     def _share_of_cell(self, rows: Weights, cell: Indices) -> Weights:
