@@ -99,8 +99,9 @@ def limit_words(statement: Statement) -> str:
         return f"{kept} How many rows this left out was not measured, so no public figure tells. All counts and intervals are about the kept rows."
     if chosen.lost is None:
         return f"{kept} The noisy histogram of rows per {unit} does not tell how many rows this left out."
+    about = "at least about" if chosen.lost_at_least else "about"
     return (
-        f"{kept} By the noisy histogram of rows per {unit}, this left out about {percent(max(chosen.lost, 0.0))} of the rows. All counts "
+        f"{kept} By the noisy histogram of rows per {unit}, this left out {about} {percent(max(chosen.lost, 0.0))} of the rows. All counts "
         "and intervals are about the kept rows."
     )
 

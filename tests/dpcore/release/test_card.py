@@ -304,9 +304,17 @@ def test_a_distance_above_a_hundred_percent_is_explained(draft: Draft) -> None:
         ),
         ({"max_rows_per_unit": 2}, "At most 2 rows of each person are kept"),
         ({"chosen_limit": ChosenLimit(2, (1, 2), 0.02, 5.0, {"1": 90}, 0.125)}, "left out about 12.5\xa0% of the rows"),
+        (
+            {"chosen_limit": ChosenLimit(2, (1, 2), 0.02, 5.0, {"1": 90, "more than 64": 14}, 0.125)},
+            "left out about 12.5\xa0% of the rows",
+        ),
+        (
+            {"chosen_limit": ChosenLimit(2, (1, 2), 0.02, 5.0, {"1": 90, "more than 64": 16}, 0.125)},
+            "left out at least about 12.5\xa0% of the rows",
+        ),
         ({"chosen_limit": ChosenLimit(2, (1, 2), 0.02, 5.0, {"1": 0})}, "does not tell how many rows"),
     ],
-    ids=["one", "several", "chosen", "unknown"],
+    ids=["one", "several", "chosen", "only noise above", "many rows", "unknown"],
 )
 def test_the_card_says_how_many_rows_the_limit_removed(draft: Draft, changes: dict[str, Any], told: str) -> None:
     page = Page(card(replace(draft, statement=replace(STATEMENT, **changes)), files=FILES, portrait=PORTRAIT))
