@@ -61,6 +61,7 @@ def judge(release: Release, workload: Workload) -> Judgement:
             for axes in pictures
         ),
         paired=tuple(names[axis] for axis in paired),
+        unpaired=tuple(name for axis, name in enumerate(names) if axis not in paired),
         pairs=tuple(_pairs(universe, paired, tables, dependence)),
         tables=tuple(sorted((tables[axes] for axes in listed), key=_trust)),
         left_out=tuple(tuple(names[axis] for axis in axes) for axes in left_out),
@@ -121,13 +122,11 @@ def _entropy(shares: Weights) -> float:
 
 
 def _most_dependent(columns: int, dependence: dict[Axes, float]) -> tuple[int, ...]:
-    """Return the columns whose pairs are shown: all, or those with the strongest dependence, in their order."""
-    if columns <= MOST_PAIRED:
-        return tuple(range(columns))
-    strongest: dict[int, float] = {}
+    """Return the columns whose pairs are shown: all, or those with the strongest dependence, in their order. Those not compared come last."""
+    strongest = dict.fromkeys(range(columns), -1.0)
     for axes, found in dependence.items():
         for axis in axes:
-            strongest[axis] = max(found, strongest.get(axis, 0.0))
+            strongest[axis] = max(found, strongest[axis])
     return tuple(sorted(sorted(strongest, key=lambda axis: (-strongest[axis], axis))[:MOST_PAIRED]))
 
 

@@ -110,7 +110,8 @@ class Portrait:
     Attributes:
         columns: The columns of the pictures, maybe not all.
         paired: The names of the columns whose pairs are shown, maybe not all.
-        pairs: All pairs of those.
+        unpaired: The names of the other columns.
+        pairs: All pairs of the columns of `paired`.
         tables: The known tables of counts, from the best to the worst.
         left_out: The tables of the workload whose errors are not listed, because they are too large or too many.
         more_columns: The number of columns without a picture.
@@ -122,6 +123,7 @@ class Portrait:
     paired: tuple[str, ...]
     pairs: tuple[PairPicture, ...]
     tables: tuple[CountTable, ...]
+    unpaired: tuple[str, ...] = ()
     left_out: tuple[tuple[str, ...], ...] = ()
     more_columns: int = 0
     level: float = 0.95

@@ -21,7 +21,14 @@ from dpcore.release.card.elements import (
 from dpcore.release.statement import Statement
 from dpcore.reporting.plots import percent
 from dpcore.reporting.portrait import GUESS, MODEL, ColumnPicture, CountTable, PairPicture, Portrait
-from dpcore.reporting.portrait_plots import column_plot, column_words, error_words, pairs_plot, pairs_words
+from dpcore.reporting.portrait_plots import (
+    column_plot,
+    column_words,
+    error_words,
+    paired_words,
+    pairs_plot,
+    pairs_words,
+)
 from dpcore.reporting.ratings import Rating
 
 OPEN_COLUMNS, LISTED, MOST_PAIRS = 12, 5, 150
@@ -78,8 +85,9 @@ def _numbers(portrait: Portrait) -> str:
             not any(asked_for.issuperset(each.table.columns) for asked_for in asked) for each in portrait.pairs
         )
         also = f", including {others:,} that the release was not made for" if others else ""
+        among = f" among the {len(portrait.paired):,} that depend most on another" if portrait.unpaired else ""
         parts.append(
-            f"of {len(portrait.pairs):,} pairs of columns{also}, {_by_rating([each.table for each in portrait.pairs])}"
+            f"of {len(portrait.pairs):,} pairs of columns{among}{also}, {_by_rating([each.table for each in portrait.pairs])}"
         )
     return f"{'; '.join(parts)}."
 
@@ -168,7 +176,18 @@ def pairs(portrait: Portrait) -> Iterator[Markup]:
             ),
         ]
     )
+    if portrait.unpaired:
+        yield paragraph(paired_words(portrait))
+        told = "dpflow answer gives counts by any columns, with their intervals."
+        yield folded(
+            f"Columns left out: {len(portrait.unpaired):,}", [paragraph(f"{', '.join(portrait.unpaired)}. {told}")]
+        )
     yield scrolling(image(pairs_plot(portrait), pairs_words(portrait)), about="Pairs of columns")
+    yield _pair_table(portrait)
+
+
+def _pair_table(portrait: Portrait) -> Markup:
+    """Return the table of the pairs, with the strongest dependence first."""
     shown = sorted(portrait.pairs, key=_dependent)[:MOST_PAIRS]
     rows = [
         (
@@ -183,9 +202,10 @@ def pairs(portrait: Portrait) -> Iterator[Markup]:
     which = (
         "All pairs" if len(shown) == len(portrait.pairs) else f"The {len(shown):,} pairs with the strongest dependence"
     )
+    among = f", among {len(portrait.paired):,} of the columns" if portrait.unpaired else ""
     heads = ("pair", "rating", "how it is known", "dependence", "expected error")
-    caption = f"{which}. Expected error: of a count, in percent of the mean count"
-    yield folded(f"{which} as a table", [table(caption, heads, rows, right=heads[3:])])
+    caption = f"{which}{among}. Expected error: of a count, in percent of the mean count"
+    return folded(f"{which} as a table", [table(caption, heads, rows, right=heads[3:])])
 
 
 def _dependent(pair: PairPicture) -> tuple[float, str]:

@@ -77,8 +77,19 @@ def test_of_a_wide_table_the_columns_with_the_strongest_dependence_are_paired(
     few = judge(kinds, Workload.of([(0,)])).portrait
     assert (len(few.paired), len(few.pairs), len(few.columns)) == (3, 3, 2)
     assert few.more_columns == len(kinds.universe.names) - 2
+    assert sorted((*few.paired, *few.unpaired)) == sorted(kinds.universe.names)
     every = judge(replace(kinds), Workload.of([(0,)])).portrait
     assert every == few  # the same release has the same portrait
+
+
+def test_columns_that_cannot_be_compared_come_last_but_are_not_hidden(
+    kinds: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("MOST_PAIRED", 3), ("MOST_CELLS_EACH", 1)):  # no pair of columns has so few cells
+        monkeypatch.setattr(judging, name, most)
+    found = judge(kinds, Workload.of([(0,)])).portrait
+    assert found.paired == kinds.universe.names[:3]
+    assert [pair.dependence for pair in found.pairs] == [None] * 3
 
 
 def test_dependence_is_that_of_mutual_information() -> None:

@@ -333,6 +333,20 @@ def test_a_wide_table_is_folded(draft: Draft) -> None:
     assert len(text) < 1_500_000
 
 
+def test_the_card_says_which_columns_are_not_among_the_pairs_and_why(draft: Draft) -> None:
+    names = [f"column_{number:02}" for number in range(42)]
+    page = Page(card(draft, files=FILES, portrait=portrait(*names)))
+    assert "Only 24 of the 42 columns are shown here: those that depend most on another column" in page.text
+    assert "18 are left out, because" in page.text
+    assert "The 150 pairs with the strongest dependence, among 24 of the columns. Expected error" in page.text
+    assert "Columns left out: 18" in page.all("summary")
+    assert f"{', '.join(names[24:])}. dpflow answer" in page.text
+    assert "of 276 pairs of columns among the 24 that depend most on another" in page.text
+    few = Page(card(draft, files=FILES, portrait=portrait(*names[:24])))
+    assert "left out, because" not in few.text
+    assert "among the 24" not in few.text
+
+
 @pytest.mark.parametrize("name", ["age", "select", "a$b", "it's", 'a "b" `c`', "$(echo x)", "two words", "Größe\\!"])
 def test_the_example_command_can_be_copied_whatever_the_name_of_the_column(draft: Draft, name: str) -> None:
     page = Page(card(draft, files=FILES, portrait=portrait(name, "other")))

@@ -49,4 +49,4 @@ def portrait(*names: str, most_paired: int = 24) -> Portrait:
     tables = [each.table for each in columns] + [each.table for each in pairs[:40]]
     order = ["good", "fair", "poor"]
     ranked = sorted(tables, key=lambda each: (order.index(each.rating), each.error or 0.0))
-    return Portrait(columns, paired, tuple(pairs), tuple(ranked))
+    return Portrait(columns, paired, tuple(pairs), tuple(ranked), unpaired=names[most_paired:])
