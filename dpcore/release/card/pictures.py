@@ -53,8 +53,17 @@ def summary(portrait: Portrait) -> Iterator[Markup]:
         )
         yield bullets(joined(_figure(each), ". ", _reason(each)) for each in portrait.doubtful)
     else:
-        yield paragraph("All tables of counts that this release was made for are good.")
+        yield paragraph(_all_good(portrait))
     yield paragraph(_numbers(portrait))
+
+
+def _all_good(portrait: Portrait) -> str:
+    if not portrait.left_out:
+        return "All tables of counts that this release was made for are good."
+    return (
+        "All tables of counts that this release was made for are good, as far as their errors are known. Larger tables without known errors: "
+        f"{len(portrait.left_out):,}."
+    )
 
 
 def _figure(found: CountTable) -> Markup:
@@ -222,19 +231,26 @@ def tables(portrait: Portrait) -> Iterator[Markup]:
         "These are tables of the workload, which this release was made for. The expected error is that of a count, in percent of the table's mean "
         "count, so large counts are more accurate. errors.parquet has every count of all these tables with its interval."
     )
-    yield _listed(f"The {min(LISTED, len(several)):,} best", several[:LISTED])
+    if portrait.left_out:
+        yield paragraph(_left_out_words(portrait))
+    known = f" of {len(several):,} tables with known errors" if portrait.left_out else ""
+    yield _listed(f"The {min(LISTED, len(several)):,} best{known}", several[:LISTED])
     if len(several) > LISTED:
         worst = several[LISTED:][-LISTED:][::-1]
-        yield _listed(f"The {len(worst):,} worst", worst)
-    if portrait.left_out:
-        named = "; ".join(" × ".join(each) for each in portrait.left_out[:LISTED])  # noqa: RUF001  a sign of multiplication
-        yield paragraph(
-            f"Not listed, because of too many counts, are {len(portrait.left_out):,} of its tables: {named}"
-            f"{'; …' if len(portrait.left_out) > LISTED else ''}. dpflow answer gives each of their counts with its interval."
-        )
+        yield _listed(f"The {len(worst):,} worst{known}", worst)
     yield paragraph("For any other number and its interval, run in this folder:")
     question = f"select {_column(portrait)}, count(*) from release group by all"  # noqa: S608  a command for the reader
     yield code(f"dpflow answer . {shlex.quote(question)}")
+
+
+def _left_out_words(portrait: Portrait) -> str:
+    """Say which tables are not among the best and the worst, and why."""
+    named = "; ".join(" × ".join(each) for each in portrait.left_out[:LISTED])  # noqa: RUF001  a sign of multiplication
+    return (
+        f"Not listed, because of too many counts, are {len(portrait.left_out):,} of its tables: {named}"
+        f"{'; …' if len(portrait.left_out) > LISTED else ''}. Their errors are not known here, and may be larger than those of the worst tables "
+        "below. dpflow answer gives each of their counts with its interval."
+    )
 
 
 def _listed(caption: str, found: Sequence[CountTable]) -> Markup:

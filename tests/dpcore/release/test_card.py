@@ -333,6 +333,25 @@ def test_a_wide_table_is_folded(draft: Draft) -> None:
     assert len(text) < 1_500_000
 
 
+def test_the_worst_tables_are_those_of_known_errors_and_larger_ones_are_named_before_them(draft: Draft) -> None:
+    shown = portrait("a", "b", "c", "d", "e")
+    page = Page(card(draft, files=FILES, portrait=replace(shown, left_out=(("a", "b", "c"), ("b", "c", "d")))))
+    told = "are 2 of its tables: a × b × c; b × c × d. Their errors are not known here, and may be larger"  # noqa: RUF001
+    assert told in page.text
+    assert "The 5 worst of 10 tables with known errors" in page.all("caption")
+    assert page.text.index(told) < page.text.index("The 5 best of 10 tables")
+    assert "The 5 worst" in Page(card(draft, files=FILES, portrait=shown)).all("caption")
+
+
+def test_a_table_whose_errors_are_not_known_is_not_called_good(draft: Draft) -> None:
+    good = portrait("a", "b")
+    assert not good.doubtful
+    every = "All tables of counts that this release was made for are good"
+    assert f"{every}." in Page(card(draft, files=FILES, portrait=good)).text
+    text = Page(card(draft, files=FILES, portrait=replace(good, left_out=(("a", "b"),)))).text
+    assert f"{every}, as far as their errors are known. Larger tables without known errors: 1." in text
+
+
 def test_the_card_says_which_columns_are_not_among_the_pairs_and_why(draft: Draft) -> None:
     names = [f"column_{number:02}" for number in range(42)]
     page = Page(card(draft, files=FILES, portrait=portrait(*names)))
