@@ -69,16 +69,16 @@ class ColumnPicture:
     Attributes:
         table: Its table of counts.
         counts: The bars of its picture, of which each may have several cells.
-        ordered: Whether its values have an order.
+        on_axis: Whether its bars stand on an axis: its values have an order, and all bars the same width.
         cells: What its cells are, such as `54 intervals`.
-        unequal: Whether some bars cover wider intervals than others.
+        note: A few words about the widths of its bars.
     """
 
     table: CountTable
     counts: tuple[Count, ...]
-    ordered: bool
+    on_axis: bool
     cells: str
-    unequal: bool = False
+    note: str = ""
 
     @property
     def name(self) -> str:

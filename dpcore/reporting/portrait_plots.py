@@ -10,14 +10,13 @@ SHADES = (0.01, 0.05, 0.2, 0.5)
 
 def column_plot(column: ColumnPicture) -> str:
     """Draw the distribution of a column."""
-    note = "intervals of unequal width" if column.unequal else ""
-    return counts_plot(column.counts, title=column.name, upright=column.ordered, note=note)
+    return counts_plot(column.counts, title=column.name, upright=column.on_axis, note=column.note)
 
 
 def column_words(column: ColumnPicture) -> str:
     """Describe the distribution of a column in words."""
-    unequal = " The bars are intervals of unequal width." if column.unequal else ""
-    return f"{column.name}. {counts_words(column.counts)}{unequal}"
+    note = f" {column.note.capitalize()}." if column.note else ""
+    return f"{column.name}. {counts_words(column.counts)}{note}"
 
 
 def error_words(table: CountTable) -> str:

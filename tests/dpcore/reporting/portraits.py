@@ -30,7 +30,7 @@ def column_picture(name: str, *, ordered: bool = False, error: float = 0.02) -> 
         Count("40 to 59", 100.0, 80.0, 120.0),
         Count("missing", 5.0, 0.0, 30.0, apart=True),
     )
-    return ColumnPicture(count_table(name, error=error, cells=3), counts, ordered=ordered, cells="3 values")
+    return ColumnPicture(count_table(name, error=error, cells=3), counts, on_axis=ordered, cells="3 values")
 
 
 def portrait(*names: str, most_paired: int = 24) -> Portrait:
