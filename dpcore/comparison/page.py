@@ -8,7 +8,7 @@ import numpy as np
 
 from dpcore.comparison import html
 from dpcore.comparison.comparison import ColumnComparison, Comparison
-from dpcore.comparison.errors import STEPS
+from dpcore.comparison.errors import STEPPED_CELLS, STEPS
 from dpcore.comparison.plots import Pair, bars_plot, bars_words, pairs_plot, pairs_words
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.plots import Tile, percent, tiles_plot
@@ -69,7 +69,8 @@ def _in_short(found: Comparison) -> Iterator[str]:
     step, share = _main_cause(found)
     if share > 0:
         said.append(
-            f"The largest part of the error, {percent(share)}, comes from this: {step}. To reduce it, {REMEDIES[step]}."
+            f"{_followed(found)} The largest part of what the steps add to their error, {percent(share)}, comes from this: {step}. To reduce "
+            f"it, {REMEDIES[step]}."
         )
     if blurred := [each for each in found.columns if (each.binning or 0) >= 0.05]:
         names = ", ".join(each.name for each in sorted(blurred, key=lambda each: -(each.binning or 0))[:5])
@@ -100,9 +101,24 @@ def _increments(errors: Sequence[float]) -> list[float]:
 
 
 def _main_cause(found: Comparison) -> tuple[str, float]:
+    """Return the step that adds most to the error, and its share of all that steps add. A step may also undo a part of an earlier one."""
     added = _increments(found.steps.errors)
     largest = int(np.argmax(added))
-    return STEPS[largest], added[largest] / max(found.steps.errors[-1], 1e-12)
+    return STEPS[largest], added[largest] / max(sum(each for each in added if each > 0), 1e-12)
+
+
+def _followed(found: Comparison) -> str:
+    """Say which marginals were followed through the run, and which were not."""
+    steps = found.steps
+    number, mean = f"{steps.marginals:,}", f"a mean error of {steps.errors[-1]:.3f}"
+    if steps.of == steps.larger:
+        why = f" The marginals of several columns have more than {STEPPED_CELLS:,} cells." if steps.of else ""
+        return f"{number} single columns, with {mean}, were followed through the run.{why}"
+    larger = f" {steps.larger:,} have more than {STEPPED_CELLS:,} cells; their error may come from other steps."
+    return (
+        f"{number} of the {steps.of:,} marginals of several columns in the workload and its parts, with {mean}, were followed through the "
+        f"run.{larger if steps.larger else ''}"
+    )
 
 
 def _errors(found: Comparison) -> Iterator[str]:
@@ -135,7 +151,7 @@ def _causes(found: Comparison) -> Iterator[str]:
     steps, shown = found.steps, _shown(found)
     yield "<h2>Where the error comes from</h2>"
     yield html.paragraph(
-        f"These bars follow {steps.marginals:,} marginals through the run. Each bar is the error after a step; what it adds to the bar above is "
+        f"{_followed(found)} Each bar is the error after a step; what it adds to the bar above is "
         f"the cost of the step. The bar after the {STEPS[1]} is that of a model fitted to exact counts of everything that was measured: "
         "only the rest can be wrong in it. A step can also undo a part of an earlier one."
     )
@@ -307,8 +323,8 @@ def _learning(found: Comparison) -> Iterator[str]:
 def _worst(found: Comparison) -> Iterator[str]:
     yield "<h2>Worst cells</h2>"
     yield html.paragraph(
-        "The counts of single cells that are off most, among the marginals that were followed through the run, and the step that did it. "
-        "Released counts are scaled to the true number of rows."
+        "The counts of single cells that are off most, among single columns and the marginals that were followed through the run, and the "
+        f"step that did it. Released counts are scaled to the true number of rows.{_not_searched(found)}"
     )
     heads = ("true", "released", "difference")
     rows = [
@@ -322,6 +338,11 @@ def _worst(found: Comparison) -> Iterator[str]:
         for each in found.steps.cells
     ]
     yield html.table("The worst cells", ("cell", *heads, "mostly because of"), rows, right=heads)
+
+
+def _not_searched(found: Comparison) -> str:
+    every = not found.steps.larger and found.steps.marginals >= found.steps.of
+    return "" if every else " Marginals that were not followed may have worse ones."
 
 
 def _about(found: Comparison) -> Iterator[str]:

@@ -6,6 +6,7 @@ import shutil
 import stat
 from collections.abc import Callable
 from contextlib import chdir
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ import pytest
 
 from dpcore.answers.release import open_release
 from dpcore.cli.main import main
+from dpcore.comparison import compare as compare_module
+from dpcore.comparison import errors, page
 from dpcore.comparison.compare import compare
+from dpcore.comparison.comparison import Comparison
 from dpcore.comparison.figures import buy_figures
 from dpcore.comparison.html import MARK
 from dpcore.errors import OutputError, SourceError, UsageError
@@ -93,6 +97,47 @@ def test_a_cell_that_is_off_is_explained_by_the_steps_that_moved_it(found: dict[
         assert sum(cell["steps"]) == pytest.approx(cell["released"] - cell["true"], abs=1e-6)
     errors = [abs(cell["released"] - cell["true"]) for cell in cells]
     assert errors == sorted(errors, reverse=True)
+
+
+def test_the_page_says_which_marginals_the_causes_of_the_error_are_about(
+    site: Site, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, text = found["steps"], site.written.page.read_text(encoding="utf-8")
+    assert (steps["marginals"], steps["of"], steps["larger"]) == (6, 6, 0)
+    told = f"6 of the 6 marginals of several columns in the workload and its parts, with a mean error of {steps['errors'][-1]:.3f}"
+    assert text.count(told) == 2  # in short, and in the section about causes
+    assert "may have worse ones" not in text
+    for module in (errors, page):
+        monkeypatch.setattr(module, "STEPPED_CELLS", 10)
+    fewer = compare(site.release, site.spec)
+    text = fewer.page.read_text(encoding="utf-8")
+    steps = json.loads(fewer.data.read_text(encoding="utf-8"))["steps"]
+    # smoker has at most ten cells together with any other column
+    assert (steps["marginals"], steps["of"], steps["larger"]) == (3, 6, 3)
+    assert "3 have more than 10 cells; their error may come from other steps." in text
+    assert "Marginals that were not followed may have worse ones." in text
+
+
+def comparison_of(site: Site, monkeypatch: pytest.MonkeyPatch) -> Comparison:
+    """Compare, and return what the page is made from."""
+    made: list[Comparison] = []
+
+    def kept(found: Comparison) -> str:
+        made.append(found)
+        return page.page(found)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compare_module, "page", kept)
+        compare(site.release, site.spec)
+    return made[0]
+
+
+def test_a_cause_is_a_share_of_all_that_steps_add(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = comparison_of(site, monkeypatch)
+    undone = replace(compared, steps=replace(compared.steps, errors=(0.1, 0.4, 0.2, 0.3)))
+    assert "error, 60.0 %, comes from this: marginals that were not measured" in page.page(
+        undone
+    )  # 0.3 of 0.1 + 0.3 + 0.1
 
 
 def outside_of(folder: Path, private: Path) -> list[Path]:
