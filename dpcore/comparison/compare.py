@@ -120,6 +120,7 @@ def _compared(made: Made, source: Source, *, private: Path, allow_changed: bool)
     true, made_rows, independent = (grouped(rows, groups) for rows in (truth.every, released, apart))
     attributes, names = release.universe.attributes, release.universe.names
     ordered = [attribute.ordered for attribute in attributes.values()]
+    depends = dependence(true, made_rows)
     statement = release.manifest["privacy"]
     return Comparison(
         dataset=made.granted.spec.dataset,
@@ -137,8 +138,11 @@ def _compared(made: Made, source: Source, *, private: Path, allow_changed: bool)
         errors=errors,
         steps=steps,
         columns=_columns(truth, released, cells, places),
-        dependence=dependence(true, made_rows),
-        predictions=predictions(true, made_rows, names=names, ordered=ordered, target=workload.target),
+        dependence=depends,
+        target=None if workload.target is None else names[workload.target],
+        predictions=predictions(
+            true, made_rows, names=names, ordered=ordered, dependence=depends.true, target=workload.target
+        ),
         recognition=recognition(true, made_rows, independent),
     )
 

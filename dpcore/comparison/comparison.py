@@ -64,6 +64,7 @@ class Comparison:
         steps: What each step of the run adds to it.
         columns: The columns, one by one.
         dependence: The dependence of every pair of columns.
+        target: The column that the workload names as its target; None if it names none.
         predictions: Learning on the release and testing on the true table.
         recognition: How well released rows are told from true ones.
     """
@@ -84,6 +85,7 @@ class Comparison:
     steps: Steps
     columns: Sequence[ColumnComparison]
     dependence: Dependence
+    target: str | None
     predictions: Sequence[Prediction]
     recognition: Recognition
     private: str = field(default="PRIVATE: computed from the true table without noise; do not publish", init=False)

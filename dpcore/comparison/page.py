@@ -9,6 +9,7 @@ import numpy as np
 from dpcore.comparison import html
 from dpcore.comparison.comparison import ColumnComparison, Comparison
 from dpcore.comparison.errors import STEPPED_CELLS, STEPS
+from dpcore.comparison.learning import MOST_TARGETS
 from dpcore.comparison.plots import Pair, bars_plot, bars_words, pairs_plot, pairs_words
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.plots import Tile, percent, tiles_plot
@@ -292,6 +293,7 @@ def _learning(found: Comparison) -> Iterator[str]:
             "A logistic regression predicts a column from all others. It learns on true rows or on as many released rows, and is tested on "
             "other true rows. The figure is the area under the ROC curve: 0.5 is guessing, 1 is perfect."
         )
+        yield html.paragraph(_predicted(found))
         heads = ("share", "learned on true rows", "learned on released rows", "lost")
         rows = [
             (
@@ -318,6 +320,16 @@ def _learning(found: Comparison) -> Iterator[str]:
         ("other true rows, as a control", f"{told.true:.3f}"),
     ]
     yield html.table("Area under the ROC curve", ("rows told from true ones", "area"), areas, right=("area",))
+
+
+def _predicted(found: Comparison) -> str:
+    """Say how many columns are predicted, and how they were chosen."""
+    if found.target is not None:
+        return f"Predicted is {found.target}, the target of the workload."
+    return (
+        f"Predicted are {len(found.predictions):,} of the {len(found.columns):,} columns, at most {MOST_TARGETS}: those that depend most on "
+        "another column in the true table, by Cramér's V. Columns with almost no rows on one side are left out."
+    )
 
 
 def _worst(found: Comparison) -> Iterator[str]:

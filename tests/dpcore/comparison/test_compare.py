@@ -140,6 +140,14 @@ def test_a_cause_is_a_share_of_all_that_steps_add(site: Site, monkeypatch: pytes
     )  # 0.3 of 0.1 + 0.3 + 0.1
 
 
+def test_the_page_says_how_the_predicted_columns_were_chosen(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = comparison_of(site, monkeypatch)
+    assert "Predicted are 4 of the 4 columns, at most 8: those that depend most on another column" in page.page(
+        compared
+    )
+    assert "Predicted is sex, the target of the workload." in page.page(replace(compared, target="sex"))
+
+
 def outside_of(folder: Path, private: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(private)]
 
