@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from dpcore.answers.release import Release, open_release
 from dpcore.comparison.baselines import decoded, independent_rows
 from dpcore.comparison.columns import Counted, FinePlaces, largest_gap
-from dpcore.comparison.comparison import ColumnComparison, Comparison
+from dpcore.comparison.comparison import Cells, ColumnComparison, Comparison
 from dpcore.comparison.dependence import dependence, grouped, groupings
 from dpcore.comparison.errors import follow_steps, workload_errors
 from dpcore.comparison.learning import predictions, recognition
@@ -184,6 +184,7 @@ def _columns(
                 true=truth.every.shares((axis,), cells.shape).tolist(),
                 released=released.shares((axis,), cells.shape).tolist(),
                 ordered=attribute.cells if attribute.ordered else 0,
+                cells=Cells.of(attribute),
                 outside=counted.outside / max(counted.values, 1.0),
                 dropped=counted.dropped / max(counted.values, 1.0),
                 binning=binning,

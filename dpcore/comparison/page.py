@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from dpcore.comparison import html
-from dpcore.comparison.comparison import ColumnComparison, Comparison
+from dpcore.comparison.comparison import Cells, ColumnComparison, Comparison
 from dpcore.comparison.errors import STEPPED_CELLS, STEPS
 from dpcore.comparison.learning import MOST_TARGETS
 from dpcore.comparison.plots import Pair, bars_plot, bars_words, pairs_plot, pairs_words
@@ -15,6 +15,7 @@ from dpcore.reporting.formatting import at_most
 from dpcore.reporting.plots import Tile, percent, tiles_plot
 
 MOST_UPRIGHT, MOST_LYING = 24, 12
+MOST_NAMED = 5
 MOST_TILED = 30
 """Tables with more columns have no room for a heat map; the pairs that differ most are listed in any case."""
 
@@ -27,7 +28,23 @@ REMEDIES = {
     STEPS[3]: "read figures with dpflow answer, which does not draw rows, or ask for more rows",
 }
 SHORT = ("limit", "not measured", "noise", "rows")
-BINNING = "declare narrower bins, or the column at full resolution"
+BLURRED = 0.05
+"""From this Kolmogorov-Smirnov distance on, a column is called blurred by its cells."""
+BLURS = {
+    Cells.TREE: (
+        "At full resolution, values are spread evenly within intervals that a private tree found, and this blurs these columns",
+        "give them a larger `share` of the budget, give the run more epsilon, or declare a narrower range from `min` to `max`",
+    ),
+    Cells.CALENDAR: (
+        "Of each period only the first day or moment is released, and this alone, without any noise, blurs these columns",
+        "declare a shorter `every`; or full resolution: leave `every` out for a date, and write `step` instead for a datetime",
+    ),
+    Cells.BINS: (
+        "The bins alone, without any noise, blur these columns",
+        "declare narrower bins; or full resolution: leave `width` out for an integer, and write `step` instead of bins for a number",
+    ),
+}
+"""What the cells of columns do to values within them, by where they come from, and how to reduce it."""
 SHADES = ("shade-0", "shade-1", "shade-2", "shade-3", "shade-4")
 
 
@@ -73,11 +90,9 @@ def _in_short(found: Comparison) -> Iterator[str]:
             f"{_followed(found)} The largest part of what the steps add to their error, {percent(share)}, comes from this: {step}. To reduce "
             f"it, {REMEDIES[step]}."
         )
-    if blurred := [each for each in found.columns if (each.binning or 0) >= 0.05]:
-        names = ", ".join(each.name for each in sorted(blurred, key=lambda each: -(each.binning or 0))[:5])
-        said.append(f"The bins alone, without any noise, blur these columns: {names}. To reduce that, {BINNING}.")
+    said += _blurred(found.columns)
     if dropped := [each for each in found.columns if each.dropped >= 0.001]:
-        names = ", ".join(f"{each.name} ({percent(each.dropped)})" for each in dropped[:5])
+        names = _some([f"{each.name} ({percent(each.dropped)})" for each in dropped])
         said.append(f"These columns drop rows whose values lie in no declared cell: {names}.")
     told = found.recognition
     said.append(
@@ -86,6 +101,22 @@ def _in_short(found: Comparison) -> Iterator[str]:
     )
     yield "<h2>In short</h2>"
     yield html.listing(said)
+
+
+def _blurred(columns: Sequence[ColumnComparison]) -> Iterator[str]:
+    """Yield which columns their cells blur, and the advice that fits the cause."""
+    blurred = sorted(
+        (each for each in columns if (each.binning or 0) >= BLURRED), key=lambda each: -(each.binning or 0)
+    )
+    for cells, (cause, advice) in BLURS.items():
+        if names := [each.name for each in blurred if each.cells == cells]:
+            yield f"{cause}: {_some(names)}. To reduce that, {advice}."
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _way(release: float, independent: float, bootstrap: float) -> str:
@@ -200,7 +231,8 @@ def _shown(found: Comparison) -> list[int]:
 def _columns(found: Comparison) -> Iterator[str]:
     yield "<h2>Columns side by side</h2>"
     yield html.paragraph(
-        "Shares of rows, true (full bars) and released (outlined bars). The column that differs most comes first."
+        "Shares of rows, true (full bars) and released (outlined bars). The column that differs most comes first. The bars are intervals of the "
+        "release, as wide as each other here even if some cover more values."
     )
     yield "<div class=side>"
     for each in sorted(found.columns, key=lambda column: -column.distance):

@@ -11,6 +11,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -146,6 +147,34 @@ def test_the_page_says_how_the_predicted_columns_were_chosen(site: Site, monkeyp
         compared
     )
     assert "Predicted is sex, the target of the workload." in page.page(replace(compared, target="sex"))
+
+
+def test_the_advice_for_a_blurred_column_fits_its_cause(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = comparison_of(site, monkeypatch)
+    by_name = {each.name: each for each in compared.columns}
+    assert (by_name["age"].cells, by_name["city"].cells) == ("bins", None)
+    told = {
+        "tree": "a private tree found, and this blurs these columns: age. To reduce that, give them a larger `share`",
+        "calendar": "blurs these columns: age. To reduce that, declare a shorter `every`",
+        "bins": "blur these columns: age. To reduce that, declare narrower bins",
+    }
+    for cells in told:
+        column = replace(by_name["age"], cells=cells, binning=0.06)
+        text = page.page(replace(compared, columns=[column]))
+        assert [each for each in told if told[each] in text] == [cells]
+    sharp = replace(by_name["age"], binning=0.04)
+    assert "these columns: age" not in page.page(replace(compared, columns=[sharp]))
+
+
+def test_no_more_columns_are_left_out_of_a_list_than_it_says(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = comparison_of(site, monkeypatch)
+    age = next(each for each in compared.columns if each.name == "age")
+    names = [f"age {number}" for number in range(7)]
+    steps = replace(compared.steps, columns=dict.fromkeys(names, compared.steps.columns["age"]))
+    several = [replace(age, name=name, binning=0.06) for name in names]
+    empty = replace(compared.dependence, true=np.eye(7).tolist(), released=np.eye(7).tolist())
+    text = page.page(replace(compared, columns=several, steps=steps, dependence=empty))
+    assert "these columns: age 0, age 1, age 2, age 3, age 4 and 2 more." in text
 
 
 def outside_of(folder: Path, private: Path) -> list[Path]:
@@ -298,6 +327,12 @@ def test_columns_of_every_kind_can_be_compared(tmp_path: Path, monkeypatch: pyte
     ordered = {column["name"]: column for column in found["columns"] if column["gap"] is not None}
     assert set(ordered) == {
         *("age", "children", "weight", "income", "cost", "hours", "born", "day", "at", "seen"),
+    }
+    kinds = {name: column["cells"] for name, column in ordered.items()}
+    assert kinds == {
+        **dict.fromkeys(("age", "children", "weight", "income"), "bins"),
+        **dict.fromkeys(("cost", "hours", "day", "at"), "tree"),
+        **dict.fromkeys(("born", "seen"), "calendar"),
     }
     assert ordered["children"]["binning"] < 0.01  # a cell for each number
     assert 0.02 < ordered["income"]["binning"] < 0.5  # four wide bins
