@@ -2,39 +2,30 @@
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
+from dpcore.answers.bars import MOST_BARS, Bar, equal_bars, span, width_words, with_commas
 from dpcore.answers.errors import LEVEL, CountErrors
 from dpcore.answers.intervals import Intervals
 from dpcore.answers.query import Among, Cells, Condition, IsNull, Output, Query, Term
 from dpcore.answers.query import Count as Counted
 from dpcore.reporting.count import Count
 from dpcore.universe import Attribute, Date, Datetime, Integer, Universe
+from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import category_values, null_codes
 from dpcore.universe.spreading import spread_of
 
-MOST_BARS, MOST_CATEGORIES = 20, 10
+MOST_CATEGORIES = 10
 
 WIDER = 1.5
-"""If a bar's interval is so many times as wide as another's, the bars are unequal, and the reader is told."""
-
-_LARGE = re.compile(r"-?\d{5,}(\.\d+)?")
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar: its label, which rows it counts, and its first and last value; the same if it has one value or no order."""
-
-    label: str
-    condition: Condition
-    first: str
-    last: str
+"""If a group of cells is so many times as wide as another one, they are unequal, and cannot stand on an axis side by side."""
 
 
 def column_counts(intervals: Intervals, universe: Universe, found: CountErrors) -> tuple[Count, ...]:
-    """Return the bars of a column: neighbouring cells of an ordered one, the largest categories and all others of another.
+    """Return the bars of a column: intervals of an ordered one, the largest categories and all others of another.
 
     Args:
         intervals: Those of the release.
@@ -44,7 +35,10 @@ def column_counts(intervals: Intervals, universe: Universe, found: CountErrors) 
     (axis,), (cells,) = found.axes, found.cells
     attribute = universe.attributes[universe.names[axis]]
     rows = {int(cell): float(count) for cell, count in zip(cells, found.counts, strict=True)}
-    bars = _ordered_bars(axis, attribute) if attribute.ordered else _category_bars(axis, attribute, rows)
+    if is_evened(attribute):
+        bars = equal_bars(axis, attribute, np.array([rows[cell] for cell in range(attribute.cells)]))
+    else:
+        bars = _ordered_bars(axis, attribute) if attribute.ordered else _category_bars(axis, attribute, rows)
     nulls = null_codes(attribute)
     if nulls:
         bars.append(_single(", ".join(attribute.labels[code] for code in nulls), IsNull(Term(axis))))
@@ -59,8 +53,23 @@ def column_counts(intervals: Intervals, universe: Universe, found: CountErrors) 
     return tuple(counts)
 
 
+def is_evened(attribute: Attribute) -> TypeGuard[Fine]:
+    """Return whether the bars of a column are intervals of equal width, which may cut its cells: a tree has measured what lies within."""
+    return isinstance(attribute, Fine) and is_unequal(attribute)
+
+
+def has_axis(attribute: Attribute) -> bool:
+    """Return whether the bars of a column stand on an axis. Declared intervals of unequal width are a list: an axis would distort them."""
+    return attribute.ordered and (is_evened(attribute) or not is_unequal(attribute))
+
+
+def picture_note(attribute: Attribute, counts: Sequence[Count]) -> str:
+    """Return a few words about the widths of a column's bars; nothing if each is a cell, or as many cells as another."""
+    return width_words(counts) if is_evened(attribute) else ""
+
+
 def is_unequal(attribute: Attribute) -> bool:
-    """Return whether some bars of a column cover much wider intervals than others. The last one may be narrower."""
+    """Return whether some cells, in groups for bars, cover much wider intervals than others. The last one may be narrower."""
     if not attribute.ordered:
         return False
     edges = spread_of(attribute).edges
@@ -92,7 +101,7 @@ def _ordered_bars(axis: int, attribute: Attribute) -> list[Bar]:
     bars: list[Bar] = []
     for first, last in _grouped_cells(attribute):
         ends = _ends(attribute, labels[first], labels[last])
-        bars.append(Bar(_range(*ends), Among(term, edges[first : last + 1]), *ends))
+        bars.append(Bar(span(*ends), Among(term, edges[first : last + 1]), *ends))
     return bars
 
 
@@ -121,11 +130,7 @@ def range_label(attribute: Attribute, first: str, last: str) -> str:
     >>> range_label(ages, "[0, 20)", "[40, 60)")
     '0 to 59'
     """
-    return _range(*_ends(attribute, first, last))
-
-
-def _range(first: str, last: str) -> str:
-    return first if first == last else f"{first} to {last}"
+    return span(*_ends(attribute, first, last))
 
 
 def _ends(attribute: Attribute, first: str, last: str) -> tuple[str, str]:
@@ -134,15 +139,7 @@ def _ends(attribute: Attribute, first: str, last: str) -> tuple[str, str]:
     end = high[-1]
     if isinstance(attribute, Integer) and last.endswith(")"):
         end = str(int(end) - 1)
-    return _with_commas(low[0]), _with_commas(end)
-
-
-def _with_commas(text: str) -> str:
-    """Return a number with separators from 10,000 on: a year has none. All else stays as it is."""
-    if not _LARGE.fullmatch(text):
-        return text
-    whole, point, digits = text.partition(".")
-    return f"{int(whole):,}{point}{digits}"
+    return with_commas(low[0]), with_commas(end)
 
 
 def cell_label(universe: Universe, found: CountErrors, at: int) -> str:

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dpcore.answers.distributions import cell_label, cells_words, column_counts, is_unequal
+from dpcore.answers.distributions import cell_label, cells_words, column_counts, has_axis, picture_note
 from dpcore.answers.errors import (
     LEVEL,
     MOST_CELLS,
@@ -50,17 +50,9 @@ def judge(release: Release, workload: Workload) -> Judgement:
     tables = {axes: _table(universe, each, _basis(each, together)) for axes, each in found.items()}
     pictures = [axes for axes in listed if len(axes) == 1][:MOST_PICTURES]
     portrait = Portrait(
-        columns=tuple(
-            ColumnPicture(
-                tables[axes],
-                column_counts(intervals, universe, found[axes]),
-                ordered=universe.attributes[names[axes[0]]].ordered,
-                cells=cells_words(universe.attributes[names[axes[0]]]),
-                unequal=is_unequal(universe.attributes[names[axes[0]]]),
-            )
-            for axes in pictures
-        ),
+        columns=tuple(_picture(intervals, universe, tables[axes], found[axes]) for axes in pictures),
         paired=tuple(names[axis] for axis in paired),
+        unpaired=tuple(name for axis, name in enumerate(names) if axis not in paired),
         pairs=tuple(_pairs(universe, paired, tables, dependence)),
         tables=tuple(sorted((tables[axes] for axes in listed), key=_trust)),
         left_out=tuple(tuple(names[axis] for axis in axes) for axes in left_out),
@@ -69,6 +61,14 @@ def judge(release: Release, workload: Workload) -> Judgement:
         total=release.model.total,
     )
     return Judgement(errors_table(universe, (found[axes] for axes in listed)), portrait)
+
+
+def _picture(intervals: Intervals, universe: Universe, table: CountTable, found: CountErrors) -> ColumnPicture:
+    """Return the picture of a column."""
+    attribute = universe.attributes[universe.names[found.axes[0]]]
+    counts = column_counts(intervals, universe, found)
+    note = picture_note(attribute, counts)
+    return ColumnPicture(table, counts, on_axis=has_axis(attribute), cells=cells_words(attribute), note=note)
 
 
 def _trust(table: CountTable) -> tuple[int, float]:
@@ -121,13 +121,11 @@ def _entropy(shares: Weights) -> float:
 
 
 def _most_dependent(columns: int, dependence: dict[Axes, float]) -> tuple[int, ...]:
-    """Return the columns whose pairs are shown: all, or those with the strongest dependence, in their order."""
-    if columns <= MOST_PAIRED:
-        return tuple(range(columns))
-    strongest: dict[int, float] = {}
+    """Return the columns whose pairs are shown: all, or those with the strongest dependence, in their order. Those not compared come last."""
+    strongest = dict.fromkeys(range(columns), -1.0)
     for axes, found in dependence.items():
         for axis in axes:
-            strongest[axis] = max(found, strongest.get(axis, 0.0))
+            strongest[axis] = max(found, strongest[axis])
     return tuple(sorted(sorted(strongest, key=lambda axis: (-strongest[axis], axis))[:MOST_PAIRED]))
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from dpcore.answers.release import Release, open_release
 from dpcore.comparison.baselines import decoded, independent_rows
 from dpcore.comparison.columns import Counted, FinePlaces, largest_gap
-from dpcore.comparison.comparison import ColumnComparison, Comparison
+from dpcore.comparison.comparison import Cells, ColumnComparison, Comparison
 from dpcore.comparison.dependence import dependence, grouped, groupings
 from dpcore.comparison.errors import follow_steps, workload_errors
 from dpcore.comparison.learning import predictions, recognition
@@ -120,6 +120,7 @@ def _compared(made: Made, source: Source, *, private: Path, allow_changed: bool)
     true, made_rows, independent = (grouped(rows, groups) for rows in (truth.every, released, apart))
     attributes, names = release.universe.attributes, release.universe.names
     ordered = [attribute.ordered for attribute in attributes.values()]
+    depends = dependence(true, made_rows)
     statement = release.manifest["privacy"]
     return Comparison(
         dataset=made.granted.spec.dataset,
@@ -137,8 +138,11 @@ def _compared(made: Made, source: Source, *, private: Path, allow_changed: bool)
         errors=errors,
         steps=steps,
         columns=_columns(truth, released, cells, places),
-        dependence=dependence(true, made_rows),
-        predictions=predictions(true, made_rows, names=names, ordered=ordered, target=workload.target),
+        dependence=depends,
+        target=None if workload.target is None else names[workload.target],
+        predictions=predictions(
+            true, made_rows, names=names, ordered=ordered, dependence=depends.true, target=workload.target
+        ),
         recognition=recognition(true, made_rows, independent),
     )
 
@@ -180,6 +184,7 @@ def _columns(
                 true=truth.every.shares((axis,), cells.shape).tolist(),
                 released=released.shares((axis,), cells.shape).tolist(),
                 ordered=attribute.cells if attribute.ordered else 0,
+                cells=Cells.of(attribute),
                 outside=counted.outside / max(counted.values, 1.0),
                 dropped=counted.dropped / max(counted.values, 1.0),
                 binning=binning,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,31 @@ import numpy as np
 from dpcore.comparison.dependence import Dependence
 from dpcore.comparison.errors import Steps, WorkloadErrors
 from dpcore.comparison.learning import Prediction, Recognition
+from dpcore.universe import Attribute
+from dpcore.universe.leaves import Fine
+from dpcore.universe.temporal import CalendarColumn
+
+
+class Cells(StrEnum):
+    """Where the cells of a column with an order come from."""
+
+    TREE = "tree"
+    CALENDAR = "calendar"
+    BINS = "bins"
+
+    @classmethod
+    def of(cls, attribute: Attribute) -> "Cells | None":
+        """Return where the cells come from; None if they have no order.
+
+        >>> from dpcore.universe import Boolean, Integer
+        >>> Cells.of(Integer(minimum=0, maximum=9)), Cells.of(Boolean())
+        (<Cells.BINS: 'bins'>, None)
+        """
+        if not attribute.ordered:
+            return None
+        if isinstance(attribute, Fine):
+            return cls.TREE
+        return cls.CALENDAR if isinstance(attribute, CalendarColumn) else cls.BINS
 
 
 @dataclass(frozen=True)
@@ -21,6 +47,7 @@ class ColumnComparison:
         true: The true share of rows in each cell.
         released: The released share.
         ordered: How many cells, from the first one, have an order; 0 if none.
+        cells: Where its cells come from, if they have an order: one of `Cells`.
         outside: The share of true values that lie in no declared cell, or cannot be read.
         dropped: The share of true values that drop their row.
         binning: The Kolmogorov-Smirnov distance that the cells alone cause; None if the column has no order.
@@ -32,6 +59,7 @@ class ColumnComparison:
     true: Sequence[float]
     released: Sequence[float]
     ordered: int
+    cells: str | None
     outside: float
     dropped: float
     binning: float | None
@@ -64,6 +92,7 @@ class Comparison:
         steps: What each step of the run adds to it.
         columns: The columns, one by one.
         dependence: The dependence of every pair of columns.
+        target: The column that the workload names as its target; None if it names none.
         predictions: Learning on the release and testing on the true table.
         recognition: How well released rows are told from true ones.
     """
@@ -84,6 +113,7 @@ class Comparison:
     steps: Steps
     columns: Sequence[ColumnComparison]
     dependence: Dependence
+    target: str | None
     predictions: Sequence[Prediction]
     recognition: Recognition
     private: str = field(default="PRIVATE: computed from the true table without noise; do not publish", init=False)

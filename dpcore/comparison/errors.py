@@ -128,13 +128,17 @@ class Steps:
 
     Attributes:
         errors: After each of `STEPS`.
-        marginals: How many marginals were followed.
+        marginals: How many marginals were followed: of several columns, or all single columns if the workload has no others.
+        of: How many marginals of several columns the workload and its parts have.
+        larger: How many of those have too many cells to be followed.
         columns: For each column the error of its counts after each step.
         cells: The worst cells.
     """
 
     errors: tuple[float, ...]
     marginals: int
+    of: int
+    larger: int
     columns: Mapping[str, tuple[float, ...]]
     cells: Sequence[WorstCell]
 
@@ -145,7 +149,8 @@ def follow_steps(
     """Follow marginals through the steps of a run: the rows that count, a model of exact counts, the model, and the rows."""
     shape = cells.shape
     one_way: list[Axes] = [(axis,) for axis in range(len(shape))]
-    small = [axes for axes in workload.parts() if len(axes) > 1 and _cells(axes, shape) <= STEPPED_CELLS]
+    wanted = [axes for axes in workload.parts() if len(axes) > 1]
+    small = [axes for axes in wanted if _cells(axes, shape) <= STEPPED_CELLS]
     sets = one_way + some_of(small, most=max(0, MOST_STEPPED - len(one_way)))
     exact = _exact_model(release, truth.kept, cells)
     models = [_marginals(each, sets, cells) for each in (exact, release.model)]
@@ -159,6 +164,8 @@ def follow_steps(
     return Steps(
         errors=tuple(np.mean(np.array(several), axis=0).tolist()),
         marginals=len(several),
+        of=len(wanted),
+        larger=len(wanted) - len(small),
         columns={cells.universe.names[axes[0]]: tuple(each) for axes, each in zip(one_way, errors, strict=False)},
         cells=_distinct(
             nlargest(6 * MOST_WORST, worst, key=lambda cell: abs(cell.released - cell.true)), most=MOST_WORST

@@ -30,11 +30,27 @@ caption{{text-align:left;color:var(--quiet);padding:0 0 .4rem;max-width:min(46re
 th,td{{text-align:left;vertical-align:top;padding:.42rem 1.1rem .42rem 0;border-bottom:1px solid var(--grid)}}
 td{{overflow-wrap:anywhere;min-width:5rem}}
 th[scope=row]{{font-weight:600;min-width:8rem;overflow-wrap:anywhere}}
-.number{{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}}
+td.number{{white-space:nowrap}}
+.number{{text-align:right;font-variant-numeric:tabular-nums}}
 img{{max-width:100%;height:auto}}
+.wide img{{max-width:none}}
 :focus-visible{{outline:3px solid var(--spent);outline-offset:2px}}
+.wide:focus-visible{{outline-offset:-3px}}
+@property --fade{{syntax:"<length>";inherits:false;initial-value:0px}}
+@keyframes fade{{from{{--fade:4rem}}to{{--fade:0px}}}}
+@supports (animation-timeline:scroll(self inline)){{
+.wide{{mask-image:linear-gradient(to left,transparent,#000 var(--fade));animation:fade linear both;animation-timeline:scroll(self inline)}}
+}}
+@media (max-width:40rem){{
+main{{padding:2rem 1rem 4rem}}
+table{{font-size:.85rem}}
+th,td{{padding-right:.7rem}}
+td,th[scope=row]{{min-width:0}}
+td:not(.number){{min-width:8rem}}
+th[scope=row]{{min-width:5.5rem}}
+}}
 @page{{margin:2cm 1.5cm;@top-center{{content:"{MARK}";font:700 9pt system-ui,sans-serif;color:#8a1030}}@bottom-center{{content:"{MARK}";font:700 9pt system-ui,sans-serif;color:#8a1030}}}}
-@media print{{main{{max-width:none;padding:0}}.wide{{overflow:visible}}.private{{position:static;color:#8a1030;background:none;border:2px solid #8a1030}}tr{{break-inside:avoid}}body::after{{content:"PRIVATE";position:fixed;top:40%;left:0;right:0;text-align:center;font-size:7rem;font-weight:700;color:#8a1030;opacity:.12;transform:rotate(-30deg)}}}}
+@media print{{main{{max-width:none;padding:0}}.wide{{overflow:visible}}.wide img{{max-width:100%}}table{{width:100%;font-size:.75rem}}th,td{{padding-right:.6rem;overflow-wrap:anywhere}}td,td:not(.number),th[scope=row]{{min-width:0}}.private{{position:static;color:#8a1030;background:none;border:2px solid #8a1030}}tr{{break-inside:avoid}}body::after{{content:"PRIVATE";position:fixed;top:40%;left:0;right:0;text-align:center;font-size:7rem;font-weight:700;color:#8a1030;opacity:.12;transform:rotate(-30deg)}}}}
 """
 )
 """Browsers without margin boxes for printed pages still repeat the large word behind the text on each of them."""

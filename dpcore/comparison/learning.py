@@ -18,6 +18,7 @@ from dpcore.comparison.rows import CodedRows
 MOST_ROWS = 10_000
 """The most rows to learn on, and to test on."""
 MOST_TARGETS = 8
+"""The most columns to predict."""
 MOST_PAIRS = 60
 """The most pairs of columns by which true and released rows are told apart, besides the columns themselves."""
 LEAST_SHARE = 0.02
@@ -65,14 +66,29 @@ class Recognition:
     pmse: float
 
 
-def predictions(
-    true: Grouped, released: Grouped, *, names: Sequence[str], ordered: Sequence[bool], target: int | None
+def predictions(  # noqa: PLR0913  two tables, and what is known of their columns
+    true: Grouped,
+    released: Grouped,
+    *,
+    names: Sequence[str],
+    ordered: Sequence[bool],
+    dependence: Sequence[Sequence[float]],
+    target: int | None,
 ) -> list[Prediction]:
-    """Predict columns from all others: the workload's target, or the columns in their order, as far as they can be."""
+    """Predict columns from all others, as far as they can be: the workload's target, or those that depend most on another column.
+
+    Args:
+        true: The true table.
+        released: The release.
+        names: The columns.
+        ordered: Whether each has an order.
+        dependence: Of each pair of columns in the true table.
+        target: The workload's target, if it has one.
+    """
     learn, test = two_samples(true.rows, most=MOST_ROWS)
     made, _ = two_samples(released.rows, most=MOST_ROWS)
     found: list[Prediction] = []
-    for column in range(len(names)) if target is None else [target]:
+    for column in _most_dependent(dependence) if target is None else [target]:
         holds, words = _property(learn, column, size=true.shape[column], ordered=ordered[column])
         sides = [holds[table.codes[column]] for table in (learn, test, made)]
         if len(found) == MOST_TARGETS or any(not LEAST_SHARE <= side.mean() <= 1 - LEAST_SHARE for side in sides):
@@ -86,6 +102,18 @@ def predictions(
             scores.append(area(model.scores(_indices(test, others, true.shape)), sides[1]))
         found.append(Prediction(names[column], words, float(sides[1].mean()), *scores))
     return found
+
+
+def _most_dependent(dependence: Sequence[Sequence[float]]) -> list[int]:
+    """Return the columns by their strongest dependence on another one: what a column does not depend on cannot predict it.
+
+    >>> _most_dependent([[1.0, 0.1, 0.2], [0.1, 1.0, 0.9], [0.2, 0.9, 1.0]])
+    [1, 2, 0]
+    """
+    strongest = [
+        max((each for at, each in enumerate(row) if at != column), default=0.0) for column, row in enumerate(dependence)
+    ]
+    return sorted(range(len(strongest)), key=lambda column: -strongest[column])
 
 
 def _property(rows: CodedRows, column: int, *, size: int, ordered: bool) -> tuple[npt.NDArray[np.bool_], str]:

@@ -7,13 +7,15 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from dpcore.comparison import html
-from dpcore.comparison.comparison import ColumnComparison, Comparison
-from dpcore.comparison.errors import STEPS
+from dpcore.comparison.comparison import Cells, ColumnComparison, Comparison
+from dpcore.comparison.errors import STEPPED_CELLS, STEPS
+from dpcore.comparison.learning import MOST_TARGETS
 from dpcore.comparison.plots import Pair, bars_plot, bars_words, pairs_plot, pairs_words
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.plots import Tile, percent, tiles_plot
 
 MOST_UPRIGHT, MOST_LYING = 24, 12
+MOST_NAMED = 5
 MOST_TILED = 30
 """Tables with more columns have no room for a heat map; the pairs that differ most are listed in any case."""
 
@@ -26,7 +28,23 @@ REMEDIES = {
     STEPS[3]: "read figures with dpflow answer, which does not draw rows, or ask for more rows",
 }
 SHORT = ("limit", "not measured", "noise", "rows")
-BINNING = "declare narrower bins, or the column at full resolution"
+BLURRED = 0.05
+"""From this Kolmogorov-Smirnov distance on, a column is called blurred by its cells."""
+BLURS = {
+    Cells.TREE: (
+        "At full resolution, values are spread evenly within intervals that a private tree found, and this blurs these columns",
+        "give them a larger `share` of the budget, give the run more epsilon, or declare a narrower range from `min` to `max`",
+    ),
+    Cells.CALENDAR: (
+        "Of each period only the first day or moment is released, and this alone, without any noise, blurs these columns",
+        "declare a shorter `every`; or full resolution: leave `every` out for a date, and write `step` instead for a datetime",
+    ),
+    Cells.BINS: (
+        "The bins alone, without any noise, blur these columns",
+        "declare narrower bins; or full resolution: leave `width` out for an integer, and write `step` instead of bins for a number",
+    ),
+}
+"""What the cells of columns do to values within them, by where they come from, and how to reduce it."""
 SHADES = ("shade-0", "shade-1", "shade-2", "shade-3", "shade-4")
 
 
@@ -69,13 +87,12 @@ def _in_short(found: Comparison) -> Iterator[str]:
     step, share = _main_cause(found)
     if share > 0:
         said.append(
-            f"The largest part of the error, {percent(share)}, comes from this: {step}. To reduce it, {REMEDIES[step]}."
+            f"{_followed(found)} The largest part of what the steps add to their error, {percent(share)}, comes from this: {step}. To reduce "
+            f"it, {REMEDIES[step]}."
         )
-    if blurred := [each for each in found.columns if (each.binning or 0) >= 0.05]:
-        names = ", ".join(each.name for each in sorted(blurred, key=lambda each: -(each.binning or 0))[:5])
-        said.append(f"The bins alone, without any noise, blur these columns: {names}. To reduce that, {BINNING}.")
+    said += _blurred(found.columns)
     if dropped := [each for each in found.columns if each.dropped >= 0.001]:
-        names = ", ".join(f"{each.name} ({percent(each.dropped)})" for each in dropped[:5])
+        names = _some([f"{each.name} ({percent(each.dropped)})" for each in dropped])
         said.append(f"These columns drop rows whose values lie in no declared cell: {names}.")
     told = found.recognition
     said.append(
@@ -84,6 +101,22 @@ def _in_short(found: Comparison) -> Iterator[str]:
     )
     yield "<h2>In short</h2>"
     yield html.listing(said)
+
+
+def _blurred(columns: Sequence[ColumnComparison]) -> Iterator[str]:
+    """Yield which columns their cells blur, and the advice that fits the cause."""
+    blurred = sorted(
+        (each for each in columns if (each.binning or 0) >= BLURRED), key=lambda each: -(each.binning or 0)
+    )
+    for cells, (cause, advice) in BLURS.items():
+        if names := [each.name for each in blurred if each.cells == cells]:
+            yield f"{cause}: {_some(names)}. To reduce that, {advice}."
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _way(release: float, independent: float, bootstrap: float) -> str:
@@ -100,9 +133,24 @@ def _increments(errors: Sequence[float]) -> list[float]:
 
 
 def _main_cause(found: Comparison) -> tuple[str, float]:
+    """Return the step that adds most to the error, and its share of all that steps add. A step may also undo a part of an earlier one."""
     added = _increments(found.steps.errors)
     largest = int(np.argmax(added))
-    return STEPS[largest], added[largest] / max(found.steps.errors[-1], 1e-12)
+    return STEPS[largest], added[largest] / max(sum(each for each in added if each > 0), 1e-12)
+
+
+def _followed(found: Comparison) -> str:
+    """Say which marginals were followed through the run, and which were not."""
+    steps = found.steps
+    number, mean = f"{steps.marginals:,}", f"a mean error of {steps.errors[-1]:.3f}"
+    if steps.of == steps.larger:
+        why = f" The marginals of several columns have more than {STEPPED_CELLS:,} cells." if steps.of else ""
+        return f"{number} single columns, with {mean}, were followed through the run.{why}"
+    larger = f" {steps.larger:,} have more than {STEPPED_CELLS:,} cells; their error may come from other steps."
+    return (
+        f"{number} of the {steps.of:,} marginals of several columns in the workload and its parts, with {mean}, were followed through the "
+        f"run.{larger if steps.larger else ''}"
+    )
 
 
 def _errors(found: Comparison) -> Iterator[str]:
@@ -135,7 +183,7 @@ def _causes(found: Comparison) -> Iterator[str]:
     steps, shown = found.steps, _shown(found)
     yield "<h2>Where the error comes from</h2>"
     yield html.paragraph(
-        f"These bars follow {steps.marginals:,} marginals through the run. Each bar is the error after a step; what it adds to the bar above is "
+        f"{_followed(found)} Each bar is the error after a step; what it adds to the bar above is "
         f"the cost of the step. The bar after the {STEPS[1]} is that of a model fitted to exact counts of everything that was measured: "
         "only the rest can be wrong in it. A step can also undo a part of an earlier one."
     )
@@ -183,7 +231,8 @@ def _shown(found: Comparison) -> list[int]:
 def _columns(found: Comparison) -> Iterator[str]:
     yield "<h2>Columns side by side</h2>"
     yield html.paragraph(
-        "Shares of rows, true (full bars) and released (outlined bars). The column that differs most comes first."
+        "Shares of rows, true (full bars) and released (outlined bars). The column that differs most comes first. The bars are intervals of the "
+        "release, as wide as each other here even if some cover more values."
     )
     yield "<div class=side>"
     for each in sorted(found.columns, key=lambda column: -column.distance):
@@ -276,6 +325,7 @@ def _learning(found: Comparison) -> Iterator[str]:
             "A logistic regression predicts a column from all others. It learns on true rows or on as many released rows, and is tested on "
             "other true rows. The figure is the area under the ROC curve: 0.5 is guessing, 1 is perfect."
         )
+        yield html.paragraph(_predicted(found))
         heads = ("share", "learned on true rows", "learned on released rows", "lost")
         rows = [
             (
@@ -304,11 +354,21 @@ def _learning(found: Comparison) -> Iterator[str]:
     yield html.table("Area under the ROC curve", ("rows told from true ones", "area"), areas, right=("area",))
 
 
+def _predicted(found: Comparison) -> str:
+    """Say how many columns are predicted, and how they were chosen."""
+    if found.target is not None:
+        return f"Predicted is {found.target}, the target of the workload."
+    return (
+        f"Predicted are {len(found.predictions):,} of the {len(found.columns):,} columns, at most {MOST_TARGETS}: those that depend most on "
+        "another column in the true table, by Cramér's V. Columns with almost no rows on one side are left out."
+    )
+
+
 def _worst(found: Comparison) -> Iterator[str]:
     yield "<h2>Worst cells</h2>"
     yield html.paragraph(
-        "The counts of single cells that are off most, among the marginals that were followed through the run, and the step that did it. "
-        "Released counts are scaled to the true number of rows."
+        "The counts of single cells that are off most, among single columns and the marginals that were followed through the run, and the "
+        f"step that did it. Released counts are scaled to the true number of rows.{_not_searched(found)}"
     )
     heads = ("true", "released", "difference")
     rows = [
@@ -322,6 +382,11 @@ def _worst(found: Comparison) -> Iterator[str]:
         for each in found.steps.cells
     ]
     yield html.table("The worst cells", ("cell", *heads, "mostly because of"), rows, right=heads)
+
+
+def _not_searched(found: Comparison) -> str:
+    every = not found.steps.larger and found.steps.marginals >= found.steps.of
+    return "" if every else " Marginals that were not followed may have worse ones."
 
 
 def _about(found: Comparison) -> Iterator[str]:

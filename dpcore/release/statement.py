@@ -20,6 +20,9 @@ ACCOUNTING = {
     Currency.GDP: "Gaussian differential privacy",
 }
 
+MORE_THAN, CLEAR = "more than ", 3.0
+"""How the name of the group without an upper end begins, and how many standard deviations of noise a group stands out by."""
+
 
 @dataclass(frozen=True)
 class Bookkeeping:
@@ -40,7 +43,8 @@ class ChosenLimit:
         spent: The price of the histogram, as a share of the run's budget.
         noise: The standard deviation of the noise of its counts.
         units: The noisy number of units by their number of rows.
-        lost: The share of the rows that the limit removes, estimated from those numbers; None if they tell nothing.
+        lost: The share of the rows that the limit removes, estimated from those numbers; None if they tell nothing. Units in the last
+            group are taken to have the fewest rows that it allows.
     """
 
     rows: int
@@ -49,6 +53,11 @@ class ChosenLimit:
     noise: float
     units: dict[str, int]
     lost: float | None = None
+
+    @property
+    def lost_at_least(self) -> bool:
+        """Whether `lost` is a lower bound: the group without an upper end stands out of the noise, and its units may have any number of rows."""
+        return any(each >= CLEAR * self.noise for name, each in self.units.items() if name.startswith(MORE_THAN))
 
     @property
     def words(self) -> str:

@@ -69,16 +69,16 @@ class ColumnPicture:
     Attributes:
         table: Its table of counts.
         counts: The bars of its picture, of which each may have several cells.
-        ordered: Whether its values have an order.
+        on_axis: Whether its bars stand on an axis: its values have an order, and all bars the same width.
         cells: What its cells are, such as `54 intervals`.
-        unequal: Whether some bars cover wider intervals than others.
+        note: A few words about the widths of its bars.
     """
 
     table: CountTable
     counts: tuple[Count, ...]
-    ordered: bool
+    on_axis: bool
     cells: str
-    unequal: bool = False
+    note: str = ""
 
     @property
     def name(self) -> str:
@@ -110,7 +110,8 @@ class Portrait:
     Attributes:
         columns: The columns of the pictures, maybe not all.
         paired: The names of the columns whose pairs are shown, maybe not all.
-        pairs: All pairs of those.
+        unpaired: The names of the other columns.
+        pairs: All pairs of the columns of `paired`.
         tables: The known tables of counts, from the best to the worst.
         left_out: The tables of the workload whose errors are not listed, because they are too large or too many.
         more_columns: The number of columns without a picture.
@@ -122,6 +123,7 @@ class Portrait:
     paired: tuple[str, ...]
     pairs: tuple[PairPicture, ...]
     tables: tuple[CountTable, ...]
+    unpaired: tuple[str, ...] = ()
     left_out: tuple[tuple[str, ...], ...] = ()
     more_columns: int = 0
     level: float = 0.95

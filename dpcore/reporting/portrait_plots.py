@@ -10,14 +10,13 @@ SHADES = (0.01, 0.05, 0.2, 0.5)
 
 def column_plot(column: ColumnPicture) -> str:
     """Draw the distribution of a column."""
-    note = "intervals of unequal width" if column.unequal else ""
-    return counts_plot(column.counts, title=column.name, upright=column.ordered, note=note)
+    return counts_plot(column.counts, title=column.name, upright=column.on_axis, note=column.note)
 
 
 def column_words(column: ColumnPicture) -> str:
     """Describe the distribution of a column in words."""
-    unequal = " The bars are intervals of unequal width." if column.unequal else ""
-    return f"{column.name}. {counts_words(column.counts)}{unequal}"
+    note = f" {column.note.capitalize()}." if column.note else ""
+    return f"{column.name}. {counts_words(column.counts)}{note}"
 
 
 def error_words(table: CountTable) -> str:
@@ -55,7 +54,21 @@ def pairs_words(portrait: Portrait) -> str:
     told = ", ".join(f"{number:,} {rating}" for number, rating in zip(numbers, Rating, strict=True))
     known = sorted((pair for pair in portrait.pairs if pair.dependence), key=lambda pair: -(pair.dependence or 0.0))[:3]
     strongest = "; ".join(f"{pair.table.name} {100 * (pair.dependence or 0.0):.0f} %" for pair in known)
-    return f"{len(portrait.pairs):,} pairs: {told}." + (f" The strongest dependences: {strongest}." if known else "")
+    among = f" of {len(portrait.paired):,} of the columns" if portrait.unpaired else ""
+    return f"{len(portrait.pairs):,} pairs{among}: {told}." + (
+        f" The strongest dependences: {strongest}." if known else ""
+    )
+
+
+def paired_words(portrait: Portrait) -> str:
+    """Say how many columns are not among the pairs, and why; nothing if all are."""
+    shown, others = len(portrait.paired), len(portrait.unpaired)
+    if not others:
+        return ""
+    return (
+        f"Only {shown:,} of the {shown + others:,} columns are shown here: those that depend most on another column, as far as the model "
+        f"could compare them. {others:,} {'is' if others == 1 else 'are'} left out, because a picture with more columns could not be read."
+    )
 
 
 def _dependence(pair: PairPicture) -> Tile:

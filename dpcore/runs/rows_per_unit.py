@@ -14,6 +14,7 @@ from dpcore.marginals.measurements import Measurement
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.release import ChosenLimit
+from dpcore.release.statement import CLEAR
 from dpcore.runs.planning.limits import affordable, column_error
 from dpcore.runs.planning.noise import ABSOLUTE
 from dpcore.spec import Declaration
@@ -22,9 +23,6 @@ from dpcore.tables.ingest.tally import BUCKETS, EDGES
 
 STEP = "rows-per-unit"
 """The step that buys the histogram of rows per unit."""
-
-CLEAR = 3.0
-"""A bucket counts if its noisy number of units is at least this many standard deviations of its noise."""
 
 BEYOND = 2 * EDGES[-1]
 """The number of rows that a unit in the last bucket is taken to have. The histogram does not tell how many there are."""
@@ -118,6 +116,7 @@ def choice_of(declaration: Declaration, units: NoisyUnits, *, currency: Currency
         spent: The price of the histogram, as a share of the run's budget.
     """
     limit = chosen_limit(expected_errors(declaration, units, currency=currency))
-    whole = units.rows(BEYOND)
+    # Units in the last bucket have at least so many rows: the share that is lost is stated as a lower bound, not as a guess.
+    whole = units.rows(EDGES[-1] + 1)
     lost = 1 - units.rows(limit) / whole if whole else None
     return ChosenLimit(rows=limit, of=AUTO_LIMITS, spent=spent, noise=units.noise, units=units.by_bucket(), lost=lost)

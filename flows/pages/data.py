@@ -2,7 +2,14 @@
 
 from dpcore.reporting.outcome import Report
 from dpcore.reporting.portrait import CountTable, Portrait
-from dpcore.reporting.portrait_plots import column_plot, column_words, error_words, pairs_plot, pairs_words
+from dpcore.reporting.portrait_plots import (
+    column_plot,
+    column_words,
+    error_words,
+    paired_words,
+    pairs_plot,
+    pairs_words,
+)
 from dpcore.reporting.ratings import Rating
 from flows.pages.markdown import image, page, plain
 
@@ -26,6 +33,7 @@ def data_page(report: Report, portrait: Portrait) -> str:
         "measured together, i: inferred."
         if portrait.pairs
         else "",
+        paired_words(portrait) if portrait.pairs else "",
         "## The columns",
         *pictures,
         f"The pictures of {left_out:,} more columns are in `card.html`." if left_out else "",

@@ -69,10 +69,10 @@ def test_the_card_is_printed_whole_on_paper(page: Path, browser: Browser) -> Non
         reader.page.goto(page.as_uri())
         printed = reader.page.pdf(format="A4", margin=dict.fromkeys(("left", "right", "top", "bottom"), "1cm"))
         assert 3 <= len(re.findall(rb"/Type\s*/Page\b", printed)) < 60
-        assert _shrunk(reader) == []
+        assert shrunk(reader) == []
 
 
-def _shrunk(reader: Visitor) -> list[str]:
+def shrunk(reader: Visitor) -> list[str]:
     """Return what is wider than a page: a browser would make everything smaller to fit it in, or cut it off."""
     reader.page.set_viewport_size({"width": 720, "height": 1000})  # the width of A4 between its margins
     reader.page.emulate_media(media="print")

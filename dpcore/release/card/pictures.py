@@ -21,7 +21,14 @@ from dpcore.release.card.elements import (
 from dpcore.release.statement import Statement
 from dpcore.reporting.plots import percent
 from dpcore.reporting.portrait import GUESS, MODEL, ColumnPicture, CountTable, PairPicture, Portrait
-from dpcore.reporting.portrait_plots import column_plot, column_words, error_words, pairs_plot, pairs_words
+from dpcore.reporting.portrait_plots import (
+    column_plot,
+    column_words,
+    error_words,
+    paired_words,
+    pairs_plot,
+    pairs_words,
+)
 from dpcore.reporting.ratings import Rating
 
 OPEN_COLUMNS, LISTED, MOST_PAIRS = 12, 5, 150
@@ -46,8 +53,17 @@ def summary(portrait: Portrait) -> Iterator[Markup]:
         )
         yield bullets(joined(_figure(each), ". ", _reason(each)) for each in portrait.doubtful)
     else:
-        yield paragraph("All tables of counts that this release was made for are good.")
+        yield paragraph(_all_good(portrait))
     yield paragraph(_numbers(portrait))
+
+
+def _all_good(portrait: Portrait) -> str:
+    if not portrait.left_out:
+        return "All tables of counts that this release was made for are good."
+    return (
+        "All tables of counts that this release was made for are good, as far as their errors are known. Larger tables without known errors: "
+        f"{len(portrait.left_out):,}."
+    )
 
 
 def _figure(found: CountTable) -> Markup:
@@ -78,8 +94,9 @@ def _numbers(portrait: Portrait) -> str:
             not any(asked_for.issuperset(each.table.columns) for asked_for in asked) for each in portrait.pairs
         )
         also = f", including {others:,} that the release was not made for" if others else ""
+        among = f" among the {len(portrait.paired):,} that depend most on another" if portrait.unpaired else ""
         parts.append(
-            f"of {len(portrait.pairs):,} pairs of columns{also}, {_by_rating([each.table for each in portrait.pairs])}"
+            f"of {len(portrait.pairs):,} pairs of columns{among}{also}, {_by_rating([each.table for each in portrait.pairs])}"
         )
     return f"{'; '.join(parts)}."
 
@@ -99,8 +116,9 @@ def limit_words(statement: Statement) -> str:
         return f"{kept} How many rows this left out was not measured, so no public figure tells. All counts and intervals are about the kept rows."
     if chosen.lost is None:
         return f"{kept} The noisy histogram of rows per {unit} does not tell how many rows this left out."
+    about = "at least about" if chosen.lost_at_least else "about"
     return (
-        f"{kept} By the noisy histogram of rows per {unit}, this left out about {percent(max(chosen.lost, 0.0))} of the rows. All counts "
+        f"{kept} By the noisy histogram of rows per {unit}, this left out {about} {percent(max(chosen.lost, 0.0))} of the rows. All counts "
         "and intervals are about the kept rows."
     )
 
@@ -167,7 +185,18 @@ def pairs(portrait: Portrait) -> Iterator[Markup]:
             ),
         ]
     )
+    if portrait.unpaired:
+        yield paragraph(paired_words(portrait))
+        told = "dpflow answer gives counts by any columns, with their intervals."
+        yield folded(
+            f"Columns left out: {len(portrait.unpaired):,}", [paragraph(f"{', '.join(portrait.unpaired)}. {told}")]
+        )
     yield scrolling(image(pairs_plot(portrait), pairs_words(portrait)), about="Pairs of columns")
+    yield _pair_table(portrait)
+
+
+def _pair_table(portrait: Portrait) -> Markup:
+    """Return the table of the pairs, with the strongest dependence first."""
     shown = sorted(portrait.pairs, key=_dependent)[:MOST_PAIRS]
     rows = [
         (
@@ -182,9 +211,10 @@ def pairs(portrait: Portrait) -> Iterator[Markup]:
     which = (
         "All pairs" if len(shown) == len(portrait.pairs) else f"The {len(shown):,} pairs with the strongest dependence"
     )
+    among = f", among {len(portrait.paired):,} of the columns" if portrait.unpaired else ""
     heads = ("pair", "rating", "how it is known", "dependence", "expected error")
-    caption = f"{which}. Expected error: of a count, in percent of the mean count"
-    yield folded(f"{which} as a table", [table(caption, heads, rows, right=heads[3:])])
+    caption = f"{which}{among}. Expected error: of a count, in percent of the mean count"
+    return folded(f"{which} as a table", [table(caption, heads, rows, right=heads[3:])])
 
 
 def _dependent(pair: PairPicture) -> tuple[float, str]:
@@ -201,19 +231,26 @@ def tables(portrait: Portrait) -> Iterator[Markup]:
         "These are tables of the workload, which this release was made for. The expected error is that of a count, in percent of the table's mean "
         "count, so large counts are more accurate. errors.parquet has every count of all these tables with its interval."
     )
-    yield _listed(f"The {min(LISTED, len(several)):,} best", several[:LISTED])
+    if portrait.left_out:
+        yield paragraph(_left_out_words(portrait))
+    known = f" of {len(several):,} tables with known errors" if portrait.left_out else ""
+    yield _listed(f"The {min(LISTED, len(several)):,} best{known}", several[:LISTED])
     if len(several) > LISTED:
         worst = several[LISTED:][-LISTED:][::-1]
-        yield _listed(f"The {len(worst):,} worst", worst)
-    if portrait.left_out:
-        named = "; ".join(" × ".join(each) for each in portrait.left_out[:LISTED])  # noqa: RUF001  a sign of multiplication
-        yield paragraph(
-            f"Not listed, because of too many counts, are {len(portrait.left_out):,} of its tables: {named}"
-            f"{'; …' if len(portrait.left_out) > LISTED else ''}. dpflow answer gives each of their counts with its interval."
-        )
+        yield _listed(f"The {len(worst):,} worst{known}", worst)
     yield paragraph("For any other number and its interval, run in this folder:")
     question = f"select {_column(portrait)}, count(*) from release group by all"  # noqa: S608  a command for the reader
     yield code(f"dpflow answer . {shlex.quote(question)}")
+
+
+def _left_out_words(portrait: Portrait) -> str:
+    """Say which tables are not among the best and the worst, and why."""
+    named = "; ".join(" × ".join(each) for each in portrait.left_out[:LISTED])  # noqa: RUF001  a sign of multiplication
+    return (
+        f"Not listed, because of too many counts, are {len(portrait.left_out):,} of its tables: {named}"
+        f"{'; …' if len(portrait.left_out) > LISTED else ''}. Their errors are not known here, and may be larger than those of the worst tables "
+        "below. dpflow answer gives each of their counts with its interval."
+    )
 
 
 def _listed(caption: str, found: Sequence[CountTable]) -> Markup:

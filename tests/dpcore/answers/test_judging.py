@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.answers import judging
+from dpcore.answers.distributions import is_unequal
 from dpcore.answers.judging import judge, mutual_information
 from dpcore.answers.release import Release
 from dpcore.marginals.workload import Workload
@@ -41,6 +42,20 @@ def test_the_bars_of_a_column_have_all_rows(kinds: Release, judged: Judgement) -
     assert [each.label for each in by_name["age"].counts][:2] == ["0 to 24", "25 to 49"]
     assert [each.apart for each in by_name["age"].counts][-2:] == [False, True]
     assert by_name["grade"].counts[-1].label == "other"
+
+
+def test_the_bars_of_a_column_at_full_resolution_have_equal_widths_and_declared_bins_of_unequal_widths_no_axis(
+    kinds: Release, judged: Judgement
+) -> None:
+    by_name = {each.name: each for each in judged.portrait.columns}
+    hours = [each for each in by_name["hours"].counts if not each.apart]
+    firsts = [int(each.first) for each in hours]
+    assert is_unequal(kinds.universe.attributes["hours"])  # its cells are narrow where rows are many
+    assert firsts == list(range(-20, 80, 5))
+    assert (by_name["hours"].on_axis, by_name["hours"].note) == (True, "bars of equal width")
+    assert [each.label for each in by_name["income"].counts] == ["-10 to 0", "0 to 10", "10 to 40", "40 to 100"]
+    assert (by_name["income"].on_axis, by_name["income"].note) == (False, "")
+    assert by_name["age"].on_axis  # all its bins have 25 years
 
 
 def test_each_pair_says_whether_it_was_measured(kinds: Release, judged: Judgement) -> None:
@@ -77,8 +92,19 @@ def test_of_a_wide_table_the_columns_with_the_strongest_dependence_are_paired(
     few = judge(kinds, Workload.of([(0,)])).portrait
     assert (len(few.paired), len(few.pairs), len(few.columns)) == (3, 3, 2)
     assert few.more_columns == len(kinds.universe.names) - 2
+    assert sorted((*few.paired, *few.unpaired)) == sorted(kinds.universe.names)
     every = judge(replace(kinds), Workload.of([(0,)])).portrait
     assert every == few  # the same release has the same portrait
+
+
+def test_columns_that_cannot_be_compared_come_last_but_are_not_hidden(
+    kinds: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("MOST_PAIRED", 3), ("MOST_CELLS_EACH", 1)):  # no pair of columns has so few cells
+        monkeypatch.setattr(judging, name, most)
+    found = judge(kinds, Workload.of([(0,)])).portrait
+    assert found.paired == kinds.universe.names[:3]
+    assert [pair.dependence for pair in found.pairs] == [None] * 3
 
 
 def test_dependence_is_that_of_mutual_information() -> None:

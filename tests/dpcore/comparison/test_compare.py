@@ -6,16 +6,21 @@ import shutil
 import stat
 from collections.abc import Callable
 from contextlib import chdir
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from dpcore.answers.release import open_release
 from dpcore.cli.main import main
+from dpcore.comparison import compare as compare_module
+from dpcore.comparison import errors, page
 from dpcore.comparison.compare import compare
+from dpcore.comparison.comparison import Comparison
 from dpcore.comparison.figures import buy_figures
 from dpcore.comparison.html import MARK
 from dpcore.errors import OutputError, SourceError, UsageError
@@ -93,6 +98,83 @@ def test_a_cell_that_is_off_is_explained_by_the_steps_that_moved_it(found: dict[
         assert sum(cell["steps"]) == pytest.approx(cell["released"] - cell["true"], abs=1e-6)
     errors = [abs(cell["released"] - cell["true"]) for cell in cells]
     assert errors == sorted(errors, reverse=True)
+
+
+def test_the_page_says_which_marginals_the_causes_of_the_error_are_about(
+    site: Site, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, text = found["steps"], site.written.page.read_text(encoding="utf-8")
+    assert (steps["marginals"], steps["of"], steps["larger"]) == (6, 6, 0)
+    told = f"6 of the 6 marginals of several columns in the workload and its parts, with a mean error of {steps['errors'][-1]:.3f}"
+    assert text.count(told) == 2  # in short, and in the section about causes
+    assert "may have worse ones" not in text
+    for module in (errors, page):
+        monkeypatch.setattr(module, "STEPPED_CELLS", 10)
+    fewer = compare(site.release, site.spec)
+    text = fewer.page.read_text(encoding="utf-8")
+    steps = json.loads(fewer.data.read_text(encoding="utf-8"))["steps"]
+    # smoker has at most ten cells together with any other column
+    assert (steps["marginals"], steps["of"], steps["larger"]) == (3, 6, 3)
+    assert "3 have more than 10 cells; their error may come from other steps." in text
+    assert "Marginals that were not followed may have worse ones." in text
+
+
+def comparison_of(site: Site, monkeypatch: pytest.MonkeyPatch) -> Comparison:
+    """Compare, and return what the page is made from."""
+    made: list[Comparison] = []
+
+    def kept(found: Comparison) -> str:
+        made.append(found)
+        return page.page(found)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compare_module, "page", kept)
+        compare(site.release, site.spec)
+    return made[0]
+
+
+def test_a_cause_is_a_share_of_all_that_steps_add(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = comparison_of(site, monkeypatch)
+    undone = replace(compared, steps=replace(compared.steps, errors=(0.1, 0.4, 0.2, 0.3)))
+    assert "error, 60.0 %, comes from this: marginals that were not measured" in page.page(
+        undone
+    )  # 0.3 of 0.1 + 0.3 + 0.1
+
+
+def test_the_page_says_how_the_predicted_columns_were_chosen(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = comparison_of(site, monkeypatch)
+    assert "Predicted are 4 of the 4 columns, at most 8: those that depend most on another column" in page.page(
+        compared
+    )
+    assert "Predicted is sex, the target of the workload." in page.page(replace(compared, target="sex"))
+
+
+def test_the_advice_for_a_blurred_column_fits_its_cause(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = comparison_of(site, monkeypatch)
+    by_name = {each.name: each for each in compared.columns}
+    assert (by_name["age"].cells, by_name["city"].cells) == ("bins", None)
+    told = {
+        "tree": "a private tree found, and this blurs these columns: age. To reduce that, give them a larger `share`",
+        "calendar": "blurs these columns: age. To reduce that, declare a shorter `every`",
+        "bins": "blur these columns: age. To reduce that, declare narrower bins",
+    }
+    for cells in told:
+        column = replace(by_name["age"], cells=cells, binning=0.06)
+        text = page.page(replace(compared, columns=[column]))
+        assert [each for each in told if told[each] in text] == [cells]
+    sharp = replace(by_name["age"], binning=0.04)
+    assert "these columns: age" not in page.page(replace(compared, columns=[sharp]))
+
+
+def test_no_more_columns_are_left_out_of_a_list_than_it_says(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = comparison_of(site, monkeypatch)
+    age = next(each for each in compared.columns if each.name == "age")
+    names = [f"age {number}" for number in range(7)]
+    steps = replace(compared.steps, columns=dict.fromkeys(names, compared.steps.columns["age"]))
+    several = [replace(age, name=name, binning=0.06) for name in names]
+    empty = replace(compared.dependence, true=np.eye(7).tolist(), released=np.eye(7).tolist())
+    text = page.page(replace(compared, columns=several, steps=steps, dependence=empty))
+    assert "these columns: age 0, age 1, age 2, age 3, age 4 and 2 more." in text
 
 
 def outside_of(folder: Path, private: Path) -> list[Path]:
@@ -245,6 +327,12 @@ def test_columns_of_every_kind_can_be_compared(tmp_path: Path, monkeypatch: pyte
     ordered = {column["name"]: column for column in found["columns"] if column["gap"] is not None}
     assert set(ordered) == {
         *("age", "children", "weight", "income", "cost", "hours", "born", "day", "at", "seen"),
+    }
+    kinds = {name: column["cells"] for name, column in ordered.items()}
+    assert kinds == {
+        **dict.fromkeys(("age", "children", "weight", "income"), "bins"),
+        **dict.fromkeys(("cost", "hours", "day", "at"), "tree"),
+        **dict.fromkeys(("born", "seen"), "calendar"),
     }
     assert ordered["children"]["binning"] < 0.01  # a cell for each number
     assert 0.02 < ordered["income"]["binning"] < 0.5  # four wide bins

@@ -1,12 +1,14 @@
 """The classifier finds the optimum, its area is that of all pairs, and it tells apart what differs and nothing else."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.optimize import minimize
 
-from dpcore.comparison.dependence import Grouped, cramers_v
-from dpcore.comparison.learning import RIDGE, Logistic, area, predictions, recognition
+from dpcore.comparison.dependence import Grouped, cramers_v, dependence
+from dpcore.comparison.learning import MOST_TARGETS, RIDGE, Logistic, area, predictions, recognition
 from dpcore.comparison.rows import CodedRows
 
 
@@ -54,14 +56,33 @@ def test_rows_of_the_same_kind_are_not_told_apart_and_others_are() -> None:
 
 def test_learning_on_a_release_loses_what_the_release_lost() -> None:
     true, good, bad = rows(6000, seed=6, bound=0.7), rows(6000, seed=7, bound=0.7), rows(6000, seed=8, bound=0.0)
-    names, ordered = ("first", "second", "third"), (False, False, False)
+    columns: Any = {
+        "names": ("first", "second", "third"),
+        "ordered": (False, False, False),
+        "dependence": dependence(true, good).true,
+    }
     for made, low, high in ((good, 0.8, 0.95), (bad, 0.3, 0.7)):
-        found = {each.column: each for each in predictions(true, made, names=names, ordered=ordered, target=None)}
+        found = {each.column: each for each in predictions(true, made, **columns, target=None)}
         assert 0.8 < found["first"].learned_on_true < 0.95
         assert low < found["first"].learned_on_release < high
         assert abs(found["third"].learned_on_true - 0.5) < 0.06
-    (only,) = predictions(true, good, names=names, ordered=ordered, target=1)
+    (only,) = predictions(true, good, **columns, target=1)
     assert only.column == "second"
+
+
+def test_of_many_columns_those_that_depend_most_on_another_are_predicted() -> None:
+    rng = np.random.default_rng(10)
+    codes = [rng.integers(0, 3, 3000) for _ in range(12)]
+    codes[11] = np.where(rng.random(3000) < 0.9, codes[9], codes[11])  # the last columns are worth predicting
+    codes[10] = np.where(rng.random(3000) < 0.5, codes[9], codes[10])
+    table = Grouped(CodedRows(codes), (3,) * 12)
+    names = [f"column {number}" for number in range(12)]
+    known = dependence(table, table).true
+    found = predictions(table, table, names=names, ordered=[False] * 12, dependence=known, target=None)
+    assert len(found) == MOST_TARGETS
+    assert [each.column for each in found[:3]] == ["column 9", "column 11", "column 10"]
+    assert all(each.learned_on_true > 0.7 for each in found[:3])
+    assert all(abs(each.learned_on_true - 0.5) < 0.1 for each in found[3:])
 
 
 def test_cramers_v_is_near_its_population_value_and_without_bias() -> None:

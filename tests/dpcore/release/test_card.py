@@ -304,9 +304,17 @@ def test_a_distance_above_a_hundred_percent_is_explained(draft: Draft) -> None:
         ),
         ({"max_rows_per_unit": 2}, "At most 2 rows of each person are kept"),
         ({"chosen_limit": ChosenLimit(2, (1, 2), 0.02, 5.0, {"1": 90}, 0.125)}, "left out about 12.5\xa0% of the rows"),
+        (
+            {"chosen_limit": ChosenLimit(2, (1, 2), 0.02, 5.0, {"1": 90, "more than 64": 14}, 0.125)},
+            "left out about 12.5\xa0% of the rows",
+        ),
+        (
+            {"chosen_limit": ChosenLimit(2, (1, 2), 0.02, 5.0, {"1": 90, "more than 64": 16}, 0.125)},
+            "left out at least about 12.5\xa0% of the rows",
+        ),
         ({"chosen_limit": ChosenLimit(2, (1, 2), 0.02, 5.0, {"1": 0})}, "does not tell how many rows"),
     ],
-    ids=["one", "several", "chosen", "unknown"],
+    ids=["one", "several", "chosen", "only noise above", "many rows", "unknown"],
 )
 def test_the_card_says_how_many_rows_the_limit_removed(draft: Draft, changes: dict[str, Any], told: str) -> None:
     page = Page(card(replace(draft, statement=replace(STATEMENT, **changes)), files=FILES, portrait=PORTRAIT))
@@ -323,6 +331,39 @@ def test_a_wide_table_is_folded(draft: Draft) -> None:
     assert "40 more columns have no picture here" in page.text
     assert "The 150 pairs with the strongest dependence as a table" in page.all("summary")
     assert len(text) < 1_500_000
+
+
+def test_the_worst_tables_are_those_of_known_errors_and_larger_ones_are_named_before_them(draft: Draft) -> None:
+    shown = portrait("a", "b", "c", "d", "e")
+    page = Page(card(draft, files=FILES, portrait=replace(shown, left_out=(("a", "b", "c"), ("b", "c", "d")))))
+    told = "are 2 of its tables: a × b × c; b × c × d. Their errors are not known here, and may be larger"  # noqa: RUF001
+    assert told in page.text
+    assert "The 5 worst of 10 tables with known errors" in page.all("caption")
+    assert page.text.index(told) < page.text.index("The 5 best of 10 tables")
+    assert "The 5 worst" in Page(card(draft, files=FILES, portrait=shown)).all("caption")
+
+
+def test_a_table_whose_errors_are_not_known_is_not_called_good(draft: Draft) -> None:
+    good = portrait("a", "b")
+    assert not good.doubtful
+    every = "All tables of counts that this release was made for are good"
+    assert f"{every}." in Page(card(draft, files=FILES, portrait=good)).text
+    text = Page(card(draft, files=FILES, portrait=replace(good, left_out=(("a", "b"),)))).text
+    assert f"{every}, as far as their errors are known. Larger tables without known errors: 1." in text
+
+
+def test_the_card_says_which_columns_are_not_among_the_pairs_and_why(draft: Draft) -> None:
+    names = [f"column_{number:02}" for number in range(42)]
+    page = Page(card(draft, files=FILES, portrait=portrait(*names)))
+    assert "Only 24 of the 42 columns are shown here: those that depend most on another column" in page.text
+    assert "18 are left out, because" in page.text
+    assert "The 150 pairs with the strongest dependence, among 24 of the columns. Expected error" in page.text
+    assert "Columns left out: 18" in page.all("summary")
+    assert f"{', '.join(names[24:])}. dpflow answer" in page.text
+    assert "of 276 pairs of columns among the 24 that depend most on another" in page.text
+    few = Page(card(draft, files=FILES, portrait=portrait(*names[:24])))
+    assert "left out, because" not in few.text
+    assert "among the 24" not in few.text
 
 
 @pytest.mark.parametrize("name", ["age", "select", "a$b", "it's", 'a "b" `c`', "$(echo x)", "two words", "Größe\\!"])

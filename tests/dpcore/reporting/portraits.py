@@ -30,7 +30,7 @@ def column_picture(name: str, *, ordered: bool = False, error: float = 0.02) -> 
         Count("40 to 59", 100.0, 80.0, 120.0),
         Count("missing", 5.0, 0.0, 30.0, apart=True),
     )
-    return ColumnPicture(count_table(name, error=error, cells=3), counts, ordered=ordered, cells="3 values")
+    return ColumnPicture(count_table(name, error=error, cells=3), counts, on_axis=ordered, cells="3 values")
 
 
 def portrait(*names: str, most_paired: int = 24) -> Portrait:
@@ -49,4 +49,4 @@ def portrait(*names: str, most_paired: int = 24) -> Portrait:
     tables = [each.table for each in columns] + [each.table for each in pairs[:40]]
     order = ["good", "fair", "poor"]
     ranked = sorted(tables, key=lambda each: (order.index(each.rating), each.error or 0.0))
-    return Portrait(columns, paired, tuple(pairs), tuple(ranked))
+    return Portrait(columns, paired, tuple(pairs), tuple(ranked), unpaired=names[most_paired:])

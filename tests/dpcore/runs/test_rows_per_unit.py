@@ -17,13 +17,15 @@ from dpcore.ledger import Operation, open_ledger
 from dpcore.mechanisms import from_description
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency
+from dpcore.release import ChosenLimit
 from dpcore.runs.planning.limits import affordable
 from dpcore.runs.planning.plan import plan_run
 from dpcore.runs.reading import Reading
-from dpcore.runs.rows_per_unit import STEP, LimitError, NoisyUnits, chosen_limit, expected_errors
+from dpcore.runs.rows_per_unit import STEP, LimitError, NoisyUnits, choice_of, chosen_limit, expected_errors
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
+from dpcore.tables.ingest.tally import EDGES
 from tests.conftest import Workspace
 from tests.contracts.mechanism import recorded_words
 
@@ -85,6 +87,18 @@ def test_of_equal_errors_the_smaller_limit_is_taken() -> None:
 def test_a_bucket_in_which_there_is_only_noise_does_not_count() -> None:
     assert NoisyUnits((100, 0, 0, 0, 0, 0, 0, 11), noise=4.0).rows(64) == 100
     assert NoisyUnits((100, 0, 0, 0, 0, 0, 0, 12), noise=4.0).rows(64) == 100 + 12 * 64
+
+
+def test_the_lost_share_is_one_that_units_of_many_rows_cannot_fall_below(workspace: Workspace) -> None:
+    declaration = declared(workspace)
+
+    def lost(*counts: int) -> ChosenLimit:
+        return choice_of(declaration, NoisyUnits(counts, noise=1.0), currency=Currency.ZCDP, spent=0.01)
+
+    many, few = lost(0, 0, 0, 0, 0, 0, 0, 100), lost(900, 100, 0, 0, 0, 0, 0, 0)
+    assert many.lost == pytest.approx(1 - many.rows / (EDGES[-1] + 1))  # if each had the fewest rows of its bucket
+    assert many.lost_at_least
+    assert not few.lost_at_least
 
 
 def test_limits_that_the_budget_cannot_pay_are_not_offered(workspace: Workspace) -> None:

@@ -263,6 +263,7 @@ def test_the_page_of_a_wide_table_stays_small_and_says_where_the_rest_is() -> No
     text = data_page(REPORT, wide)
     assert len(text) < MOST_BYTES + 20_000
     assert re.search(r"The pictures of \d+ more columns are in `card.html`", text)
+    assert "Only 24 of the 100 columns are shown here: those that depend most on another column" in text
 
 
 def test_no_name_in_a_picture_becomes_markup() -> None:
