@@ -187,7 +187,7 @@ def test_the_number_of_rows_is_as_given_or_as_the_spec_wants_or_a_guess(
 
 
 def test_json_has_every_figure(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
-    assert dpflow("plan", workspace.spec, "--rows", 3000, "--json") == 0
+    assert dpflow("plan", workspace.spec, "--rows", 3000, "--units", 3000, "--json") == 0
     plan = json.loads(capsys.readouterr().out)
     assert set(plan) == set(Plan.__dataclass_fields__)
     assert set(plan["account"]) == set(Payer.__dataclass_fields__)

@@ -122,7 +122,7 @@ def test_the_sample_has_the_noise_of_its_plan(tmp_path: Path, monkeypatch: pytes
     terms: dict[str, Any] = {"unit": "patient_id", "neighbours": Neighbours.ADD_REMOVE, "epsilon": 10.0, "delta": 1e-9}
     with open_ledger(create=True) as ledger:
         ledger.open_account("clinic-visits", currency=currency, cap=cap, **terms)
-    plan = plan_run(load_spec("spec.yaml"), rows=9000)
+    plan = plan_run(load_spec("spec.yaml"), rows=20_000, units=9000)
     strategy = measured_in_a_run(Path("spec.yaml"))
     # the cells of `cost` are found in the data; the plan only knows about how many
     check_pairs(plan, strategy, measured="perhaps", rel=0.03)
