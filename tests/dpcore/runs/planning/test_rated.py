@@ -199,6 +199,29 @@ def test_a_column_of_many_values_is_told_with_what_to_do(workspace: Workspace) -
     )
 
 
+def test_a_column_whose_rare_values_drown_in_noise_is_not_called_good_alone(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 40 countries one may have nearly all rows: then the column is good by its rows, and most of its values are not."""
+    with_codes(workspace, 40)
+    plan = plan_run(load_spec(workspace.spec), rows=48_000)
+    code, sex = column(plan, "code"), column(plan, "sex")
+    (noise,) = (each.noise for each in plan.first if each.name == "code")
+    assert (code.rating, code.middle_rating) == (Rating.GOOD, Rating.FAIR)
+    assert code.middle_error == pytest.approx(10 * code.error)
+    assert code.drowned == math.ceil(noise * math.sqrt(2 / math.pi) / 0.5)
+    rare = f"frequent values are good; values with fewer than about {code.drowned} rows drown in noise; "
+    assert code.sentence.startswith(f"code has 40 values: {rare}expect noise of ")
+    assert code.sentence.endswith("; group it or raise epsilon")
+    assert (sex.middle_error, sex.middle_rating) == (sex.error, Rating.GOOD)  # two values, neither of them rare
+    assert "drown" not in sex.sentence
+    assert dpflow("plan", workspace.spec, "--rows", 48_000) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert rare in told
+    assert f" {noise:.1f} ✓ good " in told
+    assert "drown" not in column(plan_run(load_spec(workspace.spec), rows=10**7), "code").sentence
+
+
 def test_an_id_is_recognised_by_the_values_that_it_may_have(workspace: Workspace) -> None:
     with_codes(workspace, 3000)
     told = column(plan_run(load_spec(workspace.spec), rows=5000), "code")
