@@ -51,7 +51,7 @@ def rows_that_count(declaration: Declaration, *, rows: int, rows_from: str, unit
         return KeptRows(rows, EARLIER)
     if privacy.expect_rows is not None:
         kept = min(rows, privacy.expect_rows[0])
-        said = f"rated for {kept:,}, the fewest that `expect_rows` lets count: {counting}"
+        said = f"rated for {kept:,}, since the run stops if fewer than `expect_rows` count: {counting}, which may drop most of the rows"
         return KeptRows(kept, "expect_rows", f"{said}; if you know how many {privacy.unit} there are, give --units")
     kept = max(1, round(ASSUMED_SHARE * rows))
     said = f"rated for {kept:,}: {counting}, and nobody has said how many {privacy.unit} there are, so one row in ten is assumed to count"
@@ -84,6 +84,6 @@ def _cost(kept: int, rows: int, *, known: bool) -> str:
     """Say that the limit drops most rows, and what that costs; nothing if it does not."""
     if kept > rows / 2:
         return ""
-    drops = f"drops {percent(1 - kept / rows)}" if known else "may drop most"
+    drops = f"keeps {percent(kept / rows)}" if known else "may drop most"
     times = f"{rows / kept:,.2g}" if rows < 10 * kept else f"{rows / kept:,.0f}"
     return f"; the limit {drops} of the rows, so that noise weighs {times} times as much as if all of them counted"

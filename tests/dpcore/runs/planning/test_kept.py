@@ -36,7 +36,7 @@ def test_a_limit_that_drops_nearly_all_rows_is_rated_by_what_remains(workspace: 
     assert errors(capped) == pytest.approx(errors(alone))
     assert alone.kept.sentence is None
     assert str(capped.kept.sentence).endswith(
-        "; the limit drops 99 % of the rows, so that noise weighs 164 times as much as if all of them counted"
+        "; the limit keeps 0.61 % of the rows, so that noise weighs 164 times as much as if all of them counted"
     )
 
 
@@ -56,6 +56,7 @@ def test_the_fewest_rows_that_the_spec_lets_count_are_rated(workspace: Workspace
     expecting = ("epsilon: 1.0", "epsilon: 1.0, expect_rows: [4000, 90000]")
     plan = plan_of(workspace, expecting, rows=None)
     assert (plan.kept.rows, plan.kept.basis) == (4000, "expect_rows")
+    assert "at most 2 rows of each person count, which may drop most of the rows; " in str(plan.kept.sentence)
     assert plan_of(workspace, expecting, rows=3000).kept.rows == 3000
     assert not any("can count" in each for each in plan_of(workspace, expecting, rows=None, units=2000).warnings)
     (warning,) = (each for each in plan_of(workspace, expecting, units=1999).warnings if "can count" in each)
