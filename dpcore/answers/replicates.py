@@ -39,7 +39,12 @@ FEWEST_PREDICTED = 3  # marginals
 
 def replicates_for(release: Release) -> int:
     """Return how many replicates a release gets."""
-    cells = 0 if release.manifest["strategy"] == "adaptive" else release.universe.size
+    return replicates_of(release.manifest["strategy"], release.universe.size)
+
+
+def replicates_of(strategy: str, size: int) -> int:
+    """Return how many replicates a release of a strategy gets, whose universe has `size` cells."""
+    cells = 0 if strategy == "adaptive" else size
     fewer = HUGE_REPLICATES if cells > HUGE else LARGE_REPLICATES
     return min(REPLICATES, fewer) if cells > LARGE else REPLICATES
 

@@ -14,6 +14,7 @@ from dpcore.reporting.ratings import percent
 from dpcore.runs.planning.grounds import MOST_ROWS
 from dpcore.runs.planning.limits import PlannedLimit
 from dpcore.runs.planning.plan import Plan, PlannedFunction, PlannedPersons, PlannedRounds, PlannedTotal, plan_run
+from dpcore.runs.planning.rated import FEWEST_CELLS
 from dpcore.runs.planning.scope import PlannedDiscovery
 from dpcore.runs.planning.target import Target, epsilon_for
 from dpcore.spec import Declaration, load_spec
@@ -26,7 +27,6 @@ _ROWS_FROM = {
     "a guess": "a guess; give the number with --rows",
 }
 HANGING = 11  # the indent of a wrapped line, below the text after its label
-FEWEST_CELLS = 4  # that a pair of columns can have
 WORTH_SAYING = 0.01  # a smaller unspent share of the budget is not mentioned
 
 
@@ -41,6 +41,13 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         type=int,
         help="roughly how many rows the table has; the plan is public, so give a public guess; default: as in the newest release, "
         "`output.rows`, the middle of `expect_rows`, or 100,000",
+    )
+    plan.add_argument(
+        "--units",
+        metavar="N",
+        type=int,
+        help="roughly how many persons, or other units, the table has: a public guess, too; how many rows count after "
+        "`max_rows_per_unit` follows from it; default: the fewest that `expect_rows` allows, or one row in ten",
     )
     plan.add_argument(
         "--all", action="store_true", help="list every column and every pair of columns, not only the worst ones"
@@ -64,12 +71,16 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 def _plan(arguments: argparse.Namespace) -> Answer:
     if arguments.rows is not None and not 1 <= arguments.rows <= MOST_ROWS:
         raise UsageError(f"--rows must be a number from 1 to {MOST_ROWS:,}; about how many rows does the table have?")
+    if arguments.units is not None and not 1 <= arguments.units <= MOST_ROWS:
+        raise UsageError(f"--units must be a number from 1 to {MOST_ROWS:,}; about how many units does the table have?")
     if (arguments.error is None) != (arguments.on is None):
         raise UsageError("--error and --on go together: give the error and the columns of the marginal it applies to")
     declaration, as_of = load_spec(arguments.spec), day_of(arguments.as_of)
     if arguments.error is not None:
         columns = _columns(declaration, arguments.on)
-        target = epsilon_for(declaration, error=arguments.error, columns=columns, rows=arguments.rows, as_of=as_of)
+        target = epsilon_for(
+            declaration, error=arguments.error, columns=columns, rows=arguments.rows, units=arguments.units, as_of=as_of
+        )
         return Answer(
             target.to_json(),
             _target_text(
@@ -78,7 +89,7 @@ def _plan(arguments: argparse.Namespace) -> Answer:
                 one_row=declaration.lacks_limit,
             ),
         )
-    plan = plan_run(declaration, rows=arguments.rows, as_of=as_of)
+    plan = plan_run(declaration, rows=arguments.rows, units=arguments.units, as_of=as_of)
     lines = (wrapped(line, indent=HANGING) for line in _lines(plan, everything=arguments.all))
     return Answer(
         plan.to_json(), "\n".join([f"{arguments.spec}: what a run would do", "", *lines]), exit_code=plan.exit_code
@@ -93,7 +104,7 @@ def _lines(plan: Plan, *, everything: bool) -> list[str]:
         "",
         f"strategy   {plan.strategy}{why}",
         f"universe   {plan.universe.columns:,} columns, {_universe_cells(plan)} cells",
-        f"rows       about {plan.rows:,}: {_ROWS_FROM[plan.rows_from]}",
+        *_row_lines(plan),
         *([] if plan.prior is None else [f"starts     from {plan.prior}; this costs nothing"]),
         *_budget_lines(plan),
         *([] if plan.limits is None else _limit_lines(plan.limits)),
@@ -110,6 +121,14 @@ def _lines(plan: Plan, *, everything: bool) -> list[str]:
         f"memory     about {_rounded(plan.costs.memory_mb)} MB",
         f"time       about {_duration(plan.costs.least_seconds)} to {_duration(plan.costs.most_seconds)}",
         *(f"warning    {warning}" for warning in plan.warnings),
+    ]
+
+
+def _row_lines(plan: Plan | Target) -> list[str]:
+    said = plan.kept.sentence
+    return [
+        f"rows       about {plan.rows:,}: {_ROWS_FROM[plan.rows_from]}",
+        *([] if said is None else [f"           {said}"]),
     ]
 
 
@@ -279,7 +298,7 @@ def _target_text(target: Target, *, found: bool, one_row: bool) -> str:
     lines = [
         f"epsilon    {at_most(target.epsilon)} at delta {at_most(target.delta)}{paid}; the spec has {at_most(target.spec_epsilon)}: {now}",
         f"marginal   {' x '.join(target.columns)}: {'at most ' if found else ''}{cells(target.cells)} cells, measured with noise {target.noise:,.1f}, {how}",
-        f"rows       about {target.rows:,}: {_ROWS_FROM[target.rows_from]}",
+        *_row_lines(target),
         f"error      {percent(target.error)} of the rows; at most {at_most(100 * target.wanted)} % was asked for",
         "           from noise alone, summed over all cells; a release can be better or worse",
     ]

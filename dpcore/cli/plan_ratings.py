@@ -6,7 +6,7 @@ from dpcore.cli.output import mark, table, width_to_fill
 from dpcore.reporting.ratings import FAIR_ERROR, GOOD_ERROR, Rating, percent, rate
 from dpcore.runs.planning.changes import Change, worst_first
 from dpcore.runs.planning.plan import Plan
-from dpcore.runs.planning.rated import Rated, RatedColumn, RatedPair
+from dpcore.runs.planning.rated import MIDDLE_SHARE, Rated, RatedColumn, RatedPair
 
 WORST = 5
 """So many of the worst pairs are listed, and twice as many of the worst columns."""
@@ -18,6 +18,8 @@ LONGEST_NAME = 40
 LEAST_NAME = 8
 OTHER_CELLS = 51
 """The width of a table without its names, at most."""
+GAP = 2
+"""Between two columns of a table."""
 _LIMITS = {percent(limit): limit for limit in (GOOD_ERROR, FAIR_ERROR)}
 
 
@@ -44,25 +46,19 @@ def column_lines(plan: Plan, *, every: bool) -> list[str]:
     told = _told(columns, most=len(columns) if every else WORST)
     if not every and len(columns) > MOST_COLUMNS:
         columns = worst_first(columns)[: 2 * WORST]
-    most = _name_width()
-    names = [_shortened(each.name, most) for each in columns]
     some = len(columns) < len(plan.ratings.columns)
-    heading = (
-        f"worst of {len(plan.ratings.columns):,} columns" if some else "column",
-        "cells",
-        "noise",
-        "alone",
-        *(["in pairs"] if pairs else []),
-    )
-    rows = [
-        (name, f"{each.cells:,}", measured.get(each.name, "-"), *_ratings_of(each, pairs=pairs))
-        for name, each in zip(names, columns, strict=True)
-    ]
+    heading = ("cells", "noise", "alone", "middle", *(["in pairs"] if pairs else []))
+    cells = [(f"{each.cells:,}", measured.get(each.name, "-"), *_ratings_of(each, pairs=pairs)) for each in columns]
+    most = _name_width(sum(GAP + max(map(len, each)) for each in zip(heading, *cells, strict=True)))
+    names = [_shortened(each.name, most) for each in columns]
+    first = f"worst of {len(plan.ratings.columns):,} columns" if some else "column"
+    rows = [(name, *each) for name, each in zip((first, *names), (heading, *cells), strict=True)]
     pairs_too = " and in pairs" if pairs else ""
     return [
         f"noise      the standard deviation of each count; alone{pairs_too}: its expected size, as a share of a typical count",
+        f"           middle: as a share of the column's middle count, if that is {percent(MIDDLE_SHARE)} of the mean, as it often is; half of the values are rarer",
         "",
-        *table([heading, *rows], right={"cells", "noise"}).splitlines(),
+        *table(rows, right={"cells", "noise"}).splitlines(),
         "",
         *_labelled("columns", told),
         *([""] if told else []),
@@ -72,7 +68,9 @@ def column_lines(plan: Plan, *, every: bool) -> list[str]:
 def _told(columns: Sequence[RatedColumn], *, most: int) -> list[str]:
     """Return the sentences about the worst columns."""
     ids = [each for each in columns if each.id]
-    others = [each for each in worst_first(columns) if not each.id and each.worst is not Rating.GOOD]
+    others = [
+        each for each in worst_first(columns) if not each.id and {each.worst, each.middle_rating} != {Rating.GOOD}
+    ]
     shown = [*ids, *others][:most]
     more = len(ids) + len(others) - len(shown)
     return [*(each.sentence for each in shown), *([f"{more:,} more with --all"] if more else [])]
@@ -84,12 +82,12 @@ def _labelled(label: str, lines: Sequence[str]) -> list[str]:
 
 
 def _ratings_of(column: RatedColumn, *, pairs: bool) -> list[str]:
-    alone = _rated(column.rating, column.error)
+    alone = [_rated(column.rating, column.error), _rated(column.middle_rating, column.middle_error)]
     if not pairs:
-        return [alone]
+        return alone
     if column.pairs_rating is None or column.pairs_error is None:
-        return [alone, "-"]
-    return [alone, _rated(column.pairs_rating, column.pairs_error)]
+        return [*alone, "-"]
+    return [*alone, _rated(column.pairs_rating, column.pairs_error)]
 
 
 def _rated(rating: Rating, error: float) -> str:
@@ -108,7 +106,7 @@ def pair_lines(plan: Plan, *, every: bool) -> list[str]:
     if not pairs:
         return []
     shown = pairs if every or len(pairs) <= FEW else pairs[:WORST]
-    most = _name_width()
+    most = _name_width(OTHER_CELLS)
     names = [_both(each.columns, most) for each in shown]
     rows = [
         (name, f"{each.cells:,}", f"{each.noise:,.1f}", _pair(each)) for name, each in zip(names, shown, strict=True)
@@ -142,9 +140,9 @@ def _perhaps(plan: Plan, pairs: Sequence[RatedPair]) -> list[str]:
     return [told]
 
 
-def _name_width() -> int:
+def _name_width(others: int) -> int:
     width = width_to_fill()
-    return LONGEST_NAME if width is None else max(LEAST_NAME, min(LONGEST_NAME, width - OTHER_CELLS))
+    return LONGEST_NAME if width is None else max(LEAST_NAME, min(LONGEST_NAME, width - others))
 
 
 def _shortened(name: str, most: int) -> str:

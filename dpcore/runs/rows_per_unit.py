@@ -106,6 +106,11 @@ def chosen_limit(errors: Sequence[LimitError]) -> int:
     return min(errors, key=lambda each: (each.error, each.rows_per_unit)).rows_per_unit if errors else 1
 
 
+def rows_kept(chosen: ChosenLimit) -> int | None:
+    """Return about how many rows the chosen limit keeps, by the noisy histogram; None if it tells nothing."""
+    return round(NoisyUnits(tuple(chosen.units.values()), noise=chosen.noise).rows(chosen.rows)) or None
+
+
 def choice_of(declaration: Declaration, units: NoisyUnits, *, currency: Currency, spent: float) -> ChosenLimit:
     """Choose the limit, and return it with what it was chosen by.
 

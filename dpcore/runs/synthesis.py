@@ -49,7 +49,7 @@ from dpcore.runs.reading import Reading, Table
 from dpcore.runs.reservation import day_to_read, reserve_run
 from dpcore.runs.rounds import Exhausted, Plan, Rounds
 from dpcore.runs.rows_per_unit import STEP as LIMIT_STEP
-from dpcore.runs.rows_per_unit import NoisyUnits, choice_of
+from dpcore.runs.rows_per_unit import NoisyUnits, choice_of, rows_kept
 from dpcore.runs.stages import Found, Granted, Stages, made
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, strategy_for
@@ -194,9 +194,9 @@ class Synthesis:
             self._warn(declaration, amount)
         return Reading(declaration, table=self._table, ledger=self.ledger, lease=lease, blocks=self.blocks)
 
-    def _warn(self, declaration: Declaration, amount: int) -> None:
+    def _warn(self, declaration: Declaration, amount: int, *, counted: int | None = None) -> None:
         """Warn if most of what was asked for would be poor, or if the noise of the total is too large for the check of the expected rows."""
-        if warning := warning_before(declaration, currency=self.account.currency, amount=amount):
+        if warning := warning_before(declaration, currency=self.account.currency, amount=amount, counted=counted):
             progress.warning("warning: %s; `dpflow plan` names the changes that would help most", warning)
         expected = declaration.spec.privacy.expect_rows
         if expected is not None:
@@ -262,7 +262,7 @@ class Synthesis:
         )
         progress.info("at most %s, %s", most, chosen.words)
         if reading is not None:
-            self._warn(limited, self.requested())
+            self._warn(limited, self.requested(), counted=rows_kept(chosen))
 
     def _buy_limit(self, declaration: Declaration) -> ChosenLimit:
         units = NoisyUnits.of(self.curator.measure_units(LIMIT_STEP, share=declaration.limiting))

@@ -17,6 +17,7 @@ from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, r
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.runs.earlier_release import earlier_release
 from dpcore.runs.paying import check_remaining, ledger_of, no_account, paying_account
+from dpcore.runs.planning.kept import EARLIER, KeptRows, rows_that_count
 from dpcore.runs.prior import Prior, PublicTable
 from dpcore.runs.reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.spec import Declaration
@@ -53,8 +54,9 @@ class Grounds:
         account: The account, the run's scarcest block and its balance; or the reason why there is no account.
         blocks: The blocks that the run reads; None if the whole table is one block.
         currency: The account's currency, or the default one if there is no account.
-        rows: About how many rows the run counts.
+        rows: About how many rows the table has; if the number comes from an earlier release, how many counted in it.
         rows_from: Where this number comes from.
+        units: About how many units the table has; None if nobody has said.
         prior: What the weights start from, as text; None if the spec has no prior.
     """
 
@@ -63,7 +65,12 @@ class Grounds:
     currency: Currency
     rows: int
     rows_from: str
+    units: int | None
     prior: str | None
+
+    def kept(self, declaration: Declaration) -> KeptRows:
+        """Return about how many rows count under the limit of a declaration."""
+        return rows_that_count(declaration, rows=self.rows, rows_from=self.rows_from, units=self.units)
 
     def refusal(self, declaration: Declaration, *, amount: int) -> DpflowError | None:
         """Return the error with which the account would refuse the run; None if it would pay, or if there is no account."""
@@ -100,17 +107,23 @@ class Grounds:
         )
 
 
-def grounds_of(declaration: Declaration, *, rows: int | None, as_of: date | None) -> Grounds:
+def grounds_of(declaration: Declaration, *, rows: int | None, units: int | None, as_of: date | None) -> Grounds:
     """Return the basis of a plan. Raise if the account does not match the spec, or if there is no block to read."""
     found, blocks = _account(declaration, as_of=day_to_read(declaration, as_of))
     guessed, source = approximate_rows(declaration, rows)
+    if units is not None and declaration.spec.privacy.unit == "row":
+        raise UsageError("the unit is `row`, so there are as many units as rows; give --rows instead of --units")
+    if units is not None and source in {"output.rows", GUESS}:
+        guessed = max(guessed, units)  # every unit has a row
     # Without an account: the default currency of a new one with this budget.
     privacy = declaration.spec.privacy
     unopened = currency_for(
         privacy.epsilon, delta=privacy.delta, unit=privacy.unit, neighbours=declaration.protection.neighbours
     )
     currency = unopened if isinstance(found, str) else found[0].currency
-    return Grounds(found, blocks, currency, rows=guessed, rows_from=source, prior=_prior(declaration, found))
+    return Grounds(
+        found, blocks, currency, rows=guessed, rows_from=source, units=units, prior=_prior(declaration, found)
+    )
 
 
 def _prior(declaration: Declaration, found: tuple[Account, str | None, Balance] | str) -> str | None:
@@ -162,7 +175,7 @@ def approximate_rows(declaration: Declaration, given: int | None) -> tuple[int, 
         return given, "given"
     spec = declaration.spec
     if (earlier := _earlier_rows(declaration)) is not None:
-        return earlier, "earlier release"
+        return earlier, EARLIER
     if spec.output.rows != "noisy":
         return spec.output.rows, "output.rows"
     if spec.privacy.expect_rows is not None:

@@ -26,7 +26,7 @@ class LimitCost:
 class PlannedLimit:
     """The limit on the rows of a unit that a run chooses: the histogram's price as a share of the budget, its noise, and the cost of each limit.
 
-    The costs assume that each limit keeps the same number of rows. A limit that the budget cannot pay is left out.
+    Unless the number of units is given, the costs assume that each limit keeps the same number of rows. A limit that the budget cannot pay is left out.
     """
 
     unit: str
@@ -35,12 +35,18 @@ class PlannedLimit:
     costs: tuple[LimitCost, ...]
 
 
-def planned_limit(declaration: Declaration, *, currency: Currency, rows: int) -> PlannedLimit:
-    """Return the planned choice of the limit on rows per unit. Raise if the epsilon is too small even for one row."""
+def planned_limit(declaration: Declaration, *, currency: Currency, rows: Mapping[int, float]) -> PlannedLimit:
+    """Return the planned choice of the limit on rows per unit. Raise if the epsilon is too small even for one row.
+
+    Args:
+        declaration: The declaration of the run.
+        currency: The account's currency.
+        rows: The approximate number of rows that each limit keeps.
+    """
     first = declaration.limited(AUTO_LIMITS[0])
-    terms = terms_of(first, strategy_for(first), currency=currency, rows=rows)
+    terms = terms_of(first, strategy_for(first), currency=currency, rows=max(1, round(rows[AUTO_LIMITS[0]])))
     bought, protection = int(terms.amount * declaration.limiting), declaration.protection.of_one_answer
-    found = affordable(declaration, currency=currency, rows=dict.fromkeys(AUTO_LIMITS, float(rows)))
+    found = affordable(declaration, currency=currency, rows=rows)
     return PlannedLimit(
         unit=protection.unit,
         share=float(declaration.limiting),

@@ -17,6 +17,7 @@ from dpcore.runs.person_sizes import size_noise
 from dpcore.runs.planning.changes import Change, helpful_changes
 from dpcore.runs.planning.costs import Costs, costs_of
 from dpcore.runs.planning.grounds import GUESS, Grounds, Payer, approximate_rows, grounds_of
+from dpcore.runs.planning.kept import KeptRows, impossible_warnings, rows_that_count
 from dpcore.runs.planning.limits import PlannedLimit, planned_limit
 from dpcore.runs.planning.noise import Terms, expecting, terms_of
 from dpcore.runs.planning.rated import Rated, poor_warning, rated
@@ -120,6 +121,7 @@ class Plan:
     universe: PlannedUniverse
     rows: int
     rows_from: str
+    kept: KeptRows
     blocks: tuple[str, ...] | None
     prior: str | None
     epsilon: float
@@ -147,17 +149,20 @@ class Plan:
         return asdict(self)
 
 
-def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None = None) -> Plan:
+def plan_run(
+    declaration: Declaration, *, rows: int | None, units: int | None = None, as_of: date | None = None
+) -> Plan:
     """Plan a run, even if the account cannot pay for it. Raise the other errors that the run would raise.
 
     Args:
         declaration: The declaration of the run.
         rows: The approximate number of rows: a public guess. None for that of an earlier release, of the spec, or `USUAL_ROWS`.
+        units: The approximate number of units: a public guess, too. None if nobody has said.
         as_of: With `blocks`, the day as of which blocks are complete; None for today in UTC.
     """
-    grounds = grounds_of(declaration, rows=rows, as_of=as_of)
-    declared, currency = declaration, grounds.currency
-    limits = planned_limit(declaration, currency=currency, rows=grounds.rows) if declaration.lacks_limit else None
+    grounds = grounds_of(declaration, rows=rows, units=units, as_of=as_of)
+    declared = declaration
+    limits = _limits(declaration, grounds) if declaration.lacks_limit else None
     known = _declared(declaration.limited(AUTO_LIMITS[0]))
     declaration, terms, strategy = _granted(declaration, grounds, known=known)
     privacy, columns = declaration.spec.privacy, declaration.universe.attributes
@@ -166,7 +171,8 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
     number, cells = (rounds.number, rounds.typical_cells) if rounds else (0, 0)
     expects, first = _expects(declaration, terms), _first(declaration, terms)
     ratings = _rated(declaration, terms)
-    poor = poor_warning(ratings, rows=grounds.rows, guessed=grounds.rows_from == GUESS)
+    kept = grounds.kept(declaration)
+    poor = poor_warning(ratings, rows=kept.rows, guessed=grounds.rows_from == GUESS)
     return Plan(
         dataset=declaration.spec.dataset,
         strategy=declaration.strategy.name,
@@ -174,6 +180,7 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
         universe=PlannedUniverse.of(declared.covering(grounds.blocks).universe),
         rows=grounds.rows,
         rows_from=grounds.rows_from,
+        kept=kept,
         blocks=grounds.blocks,
         prior=grounds.prior,
         epsilon=privacy.epsilon,
@@ -196,7 +203,7 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
             declared, ratings, plan=lambda changed: _replanned(changed, grounds, before=(declared, known))
         ),
         costs=costs_of(declaration, rows=grounds.rows, rounds=number, cells=cells),
-        warnings=tuple(_warnings(expects, first, poor)),
+        warnings=(*impossible_warnings(declaration, units=units), *_warnings(expects, first, poor)),
     )
 
 
@@ -208,13 +215,18 @@ def _granted(
     It is narrowed to the run's blocks, has a limit on rows per unit, and has the likely cells of columns at full resolution.
     """
     declaration = declaration.limited(AUTO_LIMITS[0])
-    currency, rows = grounds.currency, grounds.rows
+    currency, rows = grounds.currency, grounds.kept(declaration).rows
     # A run checks its budget before it knows its blocks and the cells of columns at full resolution.
     strategy, smallest = known or _declared(declaration)
     amount = amount_to_reserve(declaration, strategy, currency=currency, smallest=smallest)
     granted = expecting(declaration.covering(grounds.blocks), amount=amount, currency=currency, rows=rows)
     planned = strategy if granted is declaration else strategy_for(granted)
     return granted, terms_of(granted, planned, currency=currency, rows=rows, smallest=smallest), planned
+
+
+def _limits(declaration: Declaration, grounds: Grounds) -> PlannedLimit:
+    kept = {limit: float(grounds.kept(declaration.limited(limit)).rows) for limit in AUTO_LIMITS}
+    return planned_limit(declaration, currency=grounds.currency, rows=kept)
 
 
 def _declared(declaration: Declaration) -> tuple[Strategy, Fraction]:
@@ -239,15 +251,20 @@ def _replanned(
     return _rated(declaration, terms), None if refused is None else str(refused)
 
 
-def warning_before(declaration: Declaration, *, currency: Currency, amount: int) -> str | None:
+def warning_before(
+    declaration: Declaration, *, currency: Currency, amount: int, counted: int | None = None
+) -> str | None:
     """Return the warning that most of what a run asks for is poor, in the words of its plan; None if it is not.
 
     Args:
         declaration: The declaration of the run, with its blocks and its limit on rows per unit.
         currency: The account's currency.
         amount: The amount that the run has reserved.
+        counted: About how many rows count, if the run has measured that already.
     """
-    rows, source = approximate_rows(declaration, None)
+    rows, source = approximate_rows(declaration, None) if counted is None else (counted, "measured")
+    if counted is None:
+        rows = rows_that_count(declaration, rows=rows, rows_from=source, units=None).rows
     try:
         found = expecting(declaration, amount=amount, currency=currency, rows=rows)
         # The run has checked its budget already: no share is too small.

@@ -13,6 +13,7 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.runs.paying import smallest_share
 from dpcore.runs.planning.changes import at
 from dpcore.runs.planning.grounds import grounds_of
+from dpcore.runs.planning.kept import KeptRows
 from dpcore.runs.planning.noise import Terms, terms_of
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS, PmwSpec
@@ -43,6 +44,7 @@ class Target:
     wanted: float
     rows: int
     rows_from: str
+    kept: KeptRows
     epsilon: float
     delta: float
     currency: str
@@ -59,8 +61,14 @@ class Target:
         return asdict(self)
 
 
-def epsilon_for(
-    declaration: Declaration, *, error: float, columns: Sequence[str], rows: int | None, as_of: date | None = None
+def epsilon_for(  # noqa: PLR0913  the marginal with its error, and what a plan is given
+    declaration: Declaration,
+    *,
+    error: float,
+    columns: Sequence[str],
+    rows: int | None,
+    units: int | None = None,
+    as_of: date | None = None,
 ) -> Target:
     """Find the smallest epsilon for an expected error in a marginal. Raise if no epsilon up to 100 is enough.
 
@@ -69,15 +77,17 @@ def epsilon_for(
         error: The L1 error, as a share of the rows.
         columns: The columns of the marginal.
         rows: The approximate number of rows, as for a plan.
+        units: The approximate number of units, as for a plan.
         as_of: The day as of which blocks are complete, as for a plan.
     """
     if not 0 < error < MOST_ERROR:
         raise UsageError(
             "the error must be above 0 and below 2: it is an L1 distance, as a share of the rows; ask for one such as 0.02"
         )
-    grounds = grounds_of(declaration, rows=rows, as_of=as_of)
+    grounds = grounds_of(declaration, rows=rows, units=units, as_of=as_of)
     declaration = declaration.limited(AUTO_LIMITS[0]).covering(grounds.blocks)
-    search = _Search(declaration, _axes(declaration, columns), currency=grounds.currency, rows=grounds.rows)
+    kept = grounds.kept(declaration)
+    search = _Search(declaration, _axes(declaration, columns), currency=grounds.currency, rows=kept.rows)
     index = search.least(error)
     if index is None:
         raise UsageError(
@@ -94,6 +104,7 @@ def epsilon_for(
         wanted=error,
         rows=grounds.rows,
         rows_from=grounds.rows_from,
+        kept=kept,
         epsilon=_epsilon(index),
         delta=declaration.spec.privacy.delta,
         currency=grounds.currency.value,

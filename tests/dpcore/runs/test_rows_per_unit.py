@@ -226,6 +226,22 @@ def nobody(*_: object, **_named: object) -> Outcome:
     raise NotImplementedError
 
 
+def test_a_run_that_chose_its_limit_is_warned_of_by_the_rows_that_it_keeps(
+    persons: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The noisy histogram tells how many rows count, so none of the plan's assumptions is needed."""
+    seen: list[int | None] = []
+
+    def warning(_: Declaration, *, counted: int | None, **_others: object) -> None:
+        seen.append(counted)
+
+    monkeypatch.setattr("dpcore.runs.synthesis.warning_before", warning)
+    outcome = synthesize(persons.spec, run_id="r")
+    (counted,) = seen
+    assert counted is not None
+    assert counted == pytest.approx(outcome.rows, rel=0.2)
+
+
 def test_plan_says_how_the_limit_is_chosen_and_what_each_costs(
     persons: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:

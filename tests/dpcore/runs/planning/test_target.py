@@ -164,7 +164,7 @@ def test_an_account_that_would_not_pay_is_said_not_refused(
     workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workspace.open_account()
-    assert dpflow("plan", workspace.spec, "--error", 0.008, "--on", "sex,age", "--rows", 1000) == 0
+    assert dpflow("plan", workspace.spec, "--error", 0.008, "--on", "sex,age", "--rows", 1000, "--units", 1000) == 0
     assert "account    would refuse:" in capsys.readouterr().out
     assert dpflow("plan", workspace.spec, "--error", 0.1, "--on", "sex,age", "--rows", ROWS) == 0
     assert "refuse" not in capsys.readouterr().out

@@ -1,0 +1,89 @@
+"""Estimate how many rows count after the limit on rows per unit, from public figures alone.
+
+A plan does not know how many rows each unit has. Where nothing public tells, it takes few rows rather than many, and says so.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpcore.reporting.ratings import percent
+from dpcore.spec import Declaration
+
+ASSUMED_SHARE = 0.1
+"""The share of the rows that is assumed to count if nobody has said how many units there are."""
+EARLIER = "earlier release"
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """About how many rows count, and what that is based on.
+
+    `basis` is `all` if every row is its own unit, `earlier release` if its noisy total was bounded by the same limit, `units` if the number of
+    units is given, `expect_rows` for the lower end of what the spec expects, and `assumed` if nothing is known. `sentence` says so, with
+    what it costs; None if there is nothing to say.
+    """
+
+    rows: int
+    basis: str
+    sentence: str | None = None
+
+
+def rows_that_count(declaration: Declaration, *, rows: int, rows_from: str, units: int | None) -> KeptRows:
+    """Return about how many rows of a table count under the declaration's limit.
+
+    Args:
+        declaration: The declaration of the run, with its limit on rows per unit.
+        rows: About how many rows the table has; of an earlier release, how many counted.
+        rows_from: Where this number comes from.
+        units: About how many units the table has; None if nobody has said.
+    """
+    privacy, limit = declaration.spec.privacy, declaration.protection.rows_per_unit
+    if privacy.unit == "row":
+        return KeptRows(rows, "all")
+    counting = (
+        f"at most {limit:,} row{'' if limit == 1 else 's'} of each {privacy.unit} count{'s' if limit == 1 else ''}"
+    )
+    if units is not None:
+        kept = max(1, round(kept_of(rows, units=units, limit=limit)))
+        said = f"about {kept:,} of them count: {counting}, and about {units:,} are given with --units"
+        return KeptRows(kept, "units", said + _cost(kept, rows, known=True))
+    if rows_from == EARLIER and not declaration.limiting:  # not by a limit that the run chose
+        return KeptRows(rows, EARLIER)
+    if privacy.expect_rows is not None:
+        kept = min(rows, privacy.expect_rows[0])
+        said = f"rated for {kept:,}, since the run stops if fewer than `expect_rows` count: {counting}, which may drop most of the rows"
+        return KeptRows(kept, "expect_rows", f"{said}; if you know how many {privacy.unit} there are, give --units")
+    kept = max(1, round(ASSUMED_SHARE * rows))
+    said = f"rated for {kept:,}: {counting}, and nobody has said how many {privacy.unit} there are, so one row in ten is assumed to count"
+    return KeptRows(kept, "assumed", f"{said}; give their number with --units{_cost(kept, rows, known=False)}")
+
+
+def kept_of(rows: float, *, units: float, limit: int) -> float:
+    """Return about how many rows a limit keeps, if the number of rows of a unit has a geometric distribution.
+
+    This is exact for a limit of 1. It is at most `units` x `limit`, which only units with equally many rows reach.
+
+    >>> round(kept_of(20_000, units=9_000, limit=1)), round(kept_of(20_000, units=9_000, limit=4)), kept_of(50, units=60, limit=1)
+    (9000, 18170, 50.0)
+    """
+    more = max(0.0, 1 - units / rows)  # the probability that a unit has one more row
+    return float(rows * (1 - more**limit))
+
+
+def impossible_warnings(declaration: Declaration, *, units: int | None) -> Iterator[str]:
+    """Yield a warning if the spec expects more rows than can count."""
+    expected, limit = declaration.spec.privacy.expect_rows, declaration.protection.rows_per_unit
+    if expected is not None and units is not None and units * limit < expected[0]:
+        yield (
+            f"`expect_rows` starts at {expected[0]:,}, but at most {units * limit:,} rows can count, {limit:,} of each {declaration.spec.privacy.unit}: "
+            "the run would stop after its first measurement; write how many rows are expected to count"
+        )
+
+
+def _cost(kept: int, rows: int, *, known: bool) -> str:
+    """Say that the limit drops most rows, and what that costs; nothing if it does not."""
+    if kept > rows / 2:
+        return ""
+    drops = f"keeps {percent(kept / rows)}" if known else "may drop most"
+    times = f"{rows / kept:,.2g}" if rows < 10 * kept else f"{rows / kept:,.0f}"
+    return f"; the limit {drops} of the rows, so that noise weighs {times} times as much as if all of them counted"
