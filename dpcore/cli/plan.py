@@ -14,7 +14,6 @@ from dpcore.reporting.ratings import percent
 from dpcore.runs.planning.grounds import MOST_ROWS
 from dpcore.runs.planning.limits import PlannedLimit
 from dpcore.runs.planning.plan import Plan, PlannedFunction, PlannedPersons, PlannedRounds, PlannedTotal, plan_run
-from dpcore.runs.planning.rated import FEWEST_CELLS
 from dpcore.runs.planning.scope import PlannedDiscovery
 from dpcore.runs.planning.target import Target, epsilon_for
 from dpcore.spec import Declaration, load_spec
@@ -27,6 +26,7 @@ _ROWS_FROM = {
     "a guess": "a guess; give the number with --rows",
 }
 HANGING = 11  # the indent of a wrapped line, below the text after its label
+FEWEST_CELLS = 4  # that a pair of columns can have
 WORTH_SAYING = 0.01  # a smaller unspent share of the budget is not mentioned
 
 

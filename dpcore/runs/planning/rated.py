@@ -16,8 +16,6 @@ from dpcore.spec.advice import suspected_ids
 from dpcore.universe import Attribute, Categorical
 from dpcore.universe.leaves import Fine
 
-FEWEST_CELLS = 4
-"""The fewest cells of a pair of columns."""
 FEW_CELLS = 20
 """A column with at most this many cells need not be made coarser."""
 MOST = 0.5
@@ -246,24 +244,18 @@ def _pairs(declaration: Declaration, terms: Terms) -> list[RatedPair]:
     wanted = [axes for axes in declaration.workload.parts() if len(axes) == 2 and min(map(shape.__getitem__, axes)) > 1]
     if not wanted:
         return []
-    measuring, merging = _Measuring(terms, shape), _merges(terms)
+    measuring = _Measuring(terms, shape)
     found = []
     for axes in wanted:
         (one, other), (noise, measured) = axes, measuring.of(axes)
         cells = shape[one] * shape[other]
         alone = terms.error(cells, noise)
-        error = left_of(alone) if merging and measured != "no" else alone
+        error = left_of(alone) if terms.outline.model_cells is not None else alone
         merged = terms.outline.room is not None and alone > terms.outline.room and error < alone
         said = _expected(error, measured, merged=merged)
         sentence = f"{names[one]} x {names[other]} has {cells:,} cells: {said}"
         found.append(RatedPair((names[one], names[other]), cells, noise, error, measured, rate(error), sentence))
     return found
-
-
-def _merges(terms: Terms) -> bool:
-    """Tell whether rounds measure pairs with merged cells: a factored model does, if any pair at all stands out of the noise."""
-    noise = terms.round_noise()
-    return terms.outline.model_cells is not None and noise is not None and _most_cells(terms, noise) >= FEWEST_CELLS
 
 
 def left_of(error: float) -> float:
