@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
-from statistics import NormalDist, median
+from statistics import median
 
 from dpcore.marginals.workload import Axes
 from dpcore.reporting.ratings import FAIR_ERROR, GOOD_ERROR, Rating, percent, rate
@@ -25,8 +25,6 @@ UNEQUAL_CELLS = 5
 MIDDLE_SHARE = 0.1
 """The middle count of such a column, as a share of its mean count. It was 0.2 in the median of 88 columns of five public tables, and a tenth
 or more in two thirds of them, whatever their number of cells."""
-SPREAD = math.sqrt(-2 * math.log(MIDDLE_SHARE))
-"""The standard deviation of the logarithm of a count, if counts have a log-normal distribution with this middle."""
 LEAST_ERROR = 1e-9
 BEST_SHARE = Fraction(1, 2)
 """If noise would swamp every pair, so that there are no rounds, a pair's noise is stated for this share of the budget."""
@@ -65,8 +63,7 @@ class RatedPair:
     """A pair of columns in the workload, with the standard deviation of the noise of each of its counts.
 
     `measured` is `yes` if there are enough rounds to measure it, `perhaps` if that depends on the selections, and `no` if the noise is too
-    large. `noise` and `error` are those of a measured pair, even if it may not be measured. If the strategy merges cells, `error` is what is left of
-    the noise after that. A pair may be measured as part of a larger
+    large. `noise` and `error` are those of a measured pair, even if it may not be measured. A pair may be measured as part of a larger
     marginal; its counts are then sums of that marginal's counts. If it is not known of which one, the median is stated.
     """
 
@@ -249,37 +246,18 @@ def _pairs(declaration: Declaration, terms: Terms) -> list[RatedPair]:
     for axes in wanted:
         (one, other), (noise, measured) = axes, measuring.of(axes)
         cells = shape[one] * shape[other]
-        alone = terms.error(cells, noise)
-        error = left_of(alone) if terms.outline.model_cells is not None else alone
-        merged = terms.outline.room is not None and alone > terms.outline.room and error < alone
-        said = _expected(error, measured, merged=merged)
-        sentence = f"{names[one]} x {names[other]} has {cells:,} cells: {said}"
+        error = terms.error(cells, noise)
+        sentence = f"{names[one]} x {names[other]} has {cells:,} cells: {_expected(terms, error, measured)}"
         found.append(RatedPair((names[one], names[other]), cells, noise, error, measured, rate(error), sentence))
     return found
 
 
-def left_of(error: float) -> float:
-    """Return what is left of the noise of a marginal if no count is off by more than itself.
-
-    A model that merges cells has no more parameters than stand out of the noise, so it does not fit the noise of each rare cell: there it is off
-    by about the count itself. How many cells are rare is not known. Their counts are taken to have a log-normal distribution whose middle is
-    `MIDDLE_SHARE` of its mean; this is the expectation of the smaller of a count and its noise.
-
-    >>> [round(left_of(error), 3) for error in (0, 0.001, 0.05, 0.5, 8.6)]
-    [0.0, 0.001, 0.038, 0.195, 0.635]
-    """
-    if error <= 0:
-        return 0.0
-    normal = NormalDist()
-    place = math.log(error) / SPREAD + SPREAD / 2
-    return error * normal.cdf(-place) + normal.cdf(place - SPREAD)
-
-
-def _expected(error: float, measured: str, *, merged: bool) -> str:
+def _expected(terms: Terms, error: float, measured: str) -> str:
     said = f"expect noise of {percent(error)}"
     if measured == "no":
-        return f"{said} or more, so it is not measured"
-    return f"{said}, so it is measured with merged cells" if merged else said
+        return f"expect noise of {percent(error)} or more, so it is not measured"
+    worth = terms.outline.room is not None and error > terms.outline.room
+    return f"{said}, so it is measured with merged cells" if worth and terms.outline.model_cells is not None else said
 
 
 def _most_cells(terms: Terms, noise: float) -> float:
