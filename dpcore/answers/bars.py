@@ -53,8 +53,7 @@ def equal_bars(axis: int, attribute: Fine, rows: npt.NDArray[np.float64]) -> lis
         attribute: The column.
         rows: The number of rows in each of its cells.
     """
-    edges = spread_of(attribute).edges
-    low, high = _value(edges[0]), _value(edges[-1])
+    low, high = (_at(attribute, place) for place in (0, attribute.places))
     starts, opened = _starts(attribute, low, high, _middle(attribute, rows))
     bars = []
     for at, (start, end) in enumerate(pairwise([*starts, high])):
@@ -80,20 +79,28 @@ def width_words(bars: Sequence[Count]) -> str:
     return "last bar: all larger values" if last else smaller
 
 
-def _value(edge: Any) -> Any:
-    return edge if isinstance(edge, date) else Fraction(edge)
+def _at(attribute: Fine, place: int) -> Any:
+    """Return the value at a place of a column's grid, exactly, or the end of the range."""
+    if isinstance(attribute, FineNumber):
+        scale = attribute.scale
+        return Fraction(scale.low + scale.step * place, scale.per)
+    first, *_, end = spread_of(attribute).edges
+    if isinstance(first, date):
+        return first + timedelta(days=place) if place < attribute.places else end
+    return Fraction(first + place)
 
 
 def _middle(attribute: Fine, rows: npt.NDArray[np.float64]) -> tuple[Any, Any]:
     """Return the values between which almost all rows lie; None for an end of the range that they almost reach."""
     spread = spread_of(attribute)
-    low, high = _value(spread.edges[0]), _value(spread.edges[-1])
+    low, high = (_at(attribute, place) for place in (0, attribute.places))
     before = np.concatenate([[0.0], np.cumsum(np.maximum(rows, 0.0))])
     if before[-1] <= 0:
         return None, None
     masses = np.interp([TAIL * before[-1], (1 - TAIL) * before[-1]], before, np.arange(len(before)))
-    places = spread.quantile(masses) + np.array([0, 1])
-    first, last = (_value(each) for each in spread.value(places).tolist())
+    unit = (spread.bounds[-1] - spread.bounds[0]) // attribute.places  # a day has many moments
+    places = (spread.quantile(masses) - spread.bounds[0]) // unit + np.array([0, 1])
+    first, last = (_at(attribute, place) for place in places.tolist())
     far = (high - low) * FAR
     return (first if first - low > far else None), (last if high - last > far else None)
 

@@ -13,6 +13,9 @@ Moments = npt.NDArray[np.datetime64]
 TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 """The units of `date_trunc`."""
 
+OF_WEEK = ("dayofweek", "isodow", "hour", "minute", "second")
+"""Parts of a moment that the time of the week determines."""
+
 PARTS = ("year", "quarter", "month", "week", "day", "dayofweek", "isodow", "dayofyear", "hour", "minute", "second")
 """The parts of a date or time."""
 

@@ -34,10 +34,10 @@ class Sides:
 
 @dataclass(frozen=True, eq=False)
 class _Counted:
-    """The pieces that each group counts, by ascending pieces, the part of the cell's values in each, and the group's rows in the whole cell."""
+    """The runs that each group counts, by ascending runs, the part of the cell's values in each, and the group's rows in the whole cell."""
 
     group: Indices
-    piece: Indices
+    run: Indices
     part: Weights
     rows: Weights
 
@@ -74,19 +74,27 @@ class CutLeaves:
         even = self.merging.varied({self.number: [evenly]})  # a piece in which the tree has found nothing has rows, too
         group, seen, rows = even.form(count).entries(lambda axes: marginal(axes)[:1], along=self.number)
         part = even.on_models(self.number, models=1)[0].share[seen]
-        piece = self.merging.kept_pieces(self.number)[seen]
-        order = np.argsort(piece, kind="stable")
-        return _Counted(group[order], piece[order], part[order], (rows / part)[order])
+        # Neighbouring pieces of a cell that the query treats alike are one run.
+        runs, keys = (
+            len(self._starts),
+            group * len(self._starts) + self._run[self.merging.kept_pieces(self.number)[seen]],
+        )
+        keys, at = np.unique(keys, return_inverse=True)
+        of_cell = np.zeros(len(keys))
+        of_cell[at] = rows / part
+        parts = np.bincount(at, weights=part, minlength=len(keys)).astype(np.float64)
+        order = np.argsort(keys % runs, kind="stable")
+        return _Counted(keys[order] // runs, keys[order] % runs, parts[order], of_cell[order])
 
     def _light(self, counted: _Counted, errors: float) -> Sides:
         """Return what light leaves add. Those that are counted may have more rows, and so may the others in a cell that is partly counted."""
         cells, groups = self._column.attribute.size, self.merging.groups
-        keys, at = np.unique(counted.group * cells + self._column.cell[counted.piece], return_inverse=True)
+        keys, at = np.unique(counted.group * cells + self._cell[counted.run], return_inverse=True)
         group, cell = keys // cells, keys % cells
         rows = np.zeros(len(keys))
         rows[at] = counted.rows
-        own = np.bincount(at, weights=self._hidden[counted.piece], minlength=len(keys))
-        others = np.bincount(self._column.cell, weights=self._hidden, minlength=cells)[cell] - own
+        own = np.bincount(at, weights=self._hidden[counted.run], minlength=len(keys))
+        others = np.bincount(self._cell, weights=self._hidden, minlength=cells)[cell] - own
         is_part = np.bincount(at, weights=counted.part, minlength=len(keys)) < ALL
         scale = np.where(is_part, errors * self._share_of_cell(rows, cell), 0.0) ** 2
         below = np.bincount(group, weights=scale * np.maximum(others, 0.0), minlength=groups)
@@ -105,13 +113,14 @@ class CutLeaves:
         deviation = math.sqrt(tree.unevenness)
         for leaf in self._cut_leaves.tolist():
             first, last = self._first[leaf], self._last[leaf]
-            some = slice(*np.searchsorted(counted.piece, [first, last + 1]).tolist())
+            some = slice(*np.searchsorted(counted.run, [first, last + 1]).tolist())
             group, at = np.unique(counted.group[some], return_inverse=True)
-            piece = counted.piece[some]
-            part = np.bincount(at, weights=self._parts(leaf)[piece - first], minlength=len(group))
+            run = counted.run[some]
+            part = np.bincount(at, weights=self._parts(leaf)[run - first], minlength=len(group))
             rows = np.zeros(len(group))
-            rows[at] = self._share_of_cell(counted.rows[some], self._column.cell[piece]) * most[leaf]
-            below[group] += np.minimum(errors * deviation, part) ** 2 * rows**2
+            rows[at] = self._share_of_cell(counted.rows[some], self._cell[run]) * most[leaf]
+            missing = np.where(part < ALL, np.minimum(errors * deviation, part), 0.0)
+            below[group] += missing**2 * rows**2
             above[group] += np.minimum(errors * deviation, np.maximum(1 - part, 0.0)) ** 2 * rows**2
         return Sides(below, above)
 
@@ -120,9 +129,9 @@ class CutLeaves:
         return np.asarray(np.minimum(rows / np.maximum(self._in_cell[cell], 1.0), 1.0))
 
     def _parts(self, leaf: int) -> Weights:
-        """Return the part of a leaf's values that each of its pieces has."""
+        """Return the part of a leaf's values that each of its runs has."""
         low, high = self._lows[leaf], self._lows[leaf + 1]
-        starts = self._column.start[self._first[leaf] : self._last[leaf] + 1]
+        starts = self._starts[self._first[leaf] : self._last[leaf] + 1]
         return np.asarray(np.diff(np.clip(np.append(starts, high), low, high)) / (high - low))
 
     @cached_property
@@ -144,33 +153,52 @@ class CutLeaves:
         return np.asarray(self._spread.bounds[0] + self._place * np.append(self.tree.starts, self.tree.leaves.size))
 
     @cached_property
+    def _begins(self) -> npt.NDArray[np.bool_]:
+        """Which pieces begin a run: another cell, or values that the query treats otherwise."""
+        results = np.column_stack([self.merging.results(self.number), self._column.cell])
+        begins = np.ones(self._column.pieces, dtype=np.bool_)
+        begins[1:] = (results[1:] != results[:-1]).any(axis=1)
+        return begins
+
+    @cached_property
+    def _run(self) -> Indices:
+        """The run of each piece."""
+        return np.cumsum(self._begins) - 1
+
+    @cached_property
     def _starts(self) -> Indices:
-        return self._column.start[~self._column.null]
+        """The first place of each run. That of rows without a value is beyond the last place."""
+        return self._column.start[self._begins]
+
+    @cached_property
+    def _cell(self) -> Indices:
+        """The cell of each run."""
+        return self._column.cell[self._begins]
 
     @cached_property
     def _first(self) -> Indices:
-        """The piece in which each leaf starts."""
+        """The run in which each leaf starts."""
         return np.asarray(np.searchsorted(self._starts, self._lows[:-1], side="right") - 1)
 
     @cached_property
     def _last(self) -> Indices:
-        """The piece in which each leaf ends."""
+        """The run in which each leaf ends."""
         return np.asarray(np.searchsorted(self._starts, self._lows[1:], side="left") - 1)
 
     @cached_property
     def _in_cell(self) -> Weights:
         """The rows of each cell, by the tree."""
-        cell = self._column.cell[self._first]
+        cell = self._cell[self._first]
         return np.bincount(cell, weights=self.tree.rows, minlength=self._column.attribute.size).astype(np.float64)
 
     @cached_property
     def _hidden(self) -> Weights:
-        """The variance of all light leaves within each piece. Those that make up a node were also counted as one."""
-        tree, found = self.tree, np.zeros(self._column.pieces)
+        """The variance of all light leaves within each run. Those that make up a node were also counted as one."""
+        tree, found = self.tree, np.zeros(len(self._starts))
         variances = np.where(tree.light, tree.unevenness * tree.deviations**2, 0.0)
         known = np.zeros(len(variances), dtype=np.bool_)
-        for width in tree.node_widths:
-            begin = np.flatnonzero(np.diff(tree.starts // width, prepend=-1))
+        for level in range(len(tree.node_widths)):
+            begin = np.flatnonzero(np.diff(tree.nodes(level), prepend=-tree.leaves.size))
             first, last = np.minimum.reduceat(self._first, begin), np.maximum.reduceat(self._last, begin)
             inside = (first == last) & ~known[begin]
             of_node = np.minimum(np.add.reduceat(variances, begin), tree.unevenness * tree.noise.deviation**2)
@@ -180,7 +208,5 @@ class CutLeaves:
 
     @cached_property
     def _cut_leaves(self) -> npt.NDArray[np.intp]:
-        """The leaves that the query cuts. The times of the week were measured, so a leaf that is cut within a day is not one of them."""
-        within_day = np.append(0, np.cumsum((self._starts - self._lows[0]) % self._place != 0))
-        of_days = within_day[self._last + 1] == within_day[self._first + 1]
-        return np.flatnonzero((self._last > self._first) & of_days)
+        """The leaves that the query cuts."""
+        return np.flatnonzero(self._last > self._first)

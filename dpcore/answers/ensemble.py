@@ -160,7 +160,8 @@ class Ensemble:
         _, marginal = self._marginals(merging)[0]
         found = Sides(np.zeros(merging.groups), np.zeros(merging.groups))
         for column in merging.rows(number).axes:
-            if column in self._leaf_trees and merging.is_cut(column):
+            # The times of the week were measured by a tree of their own.
+            if column in self._leaf_trees and merging.is_cut(column) and not merging.is_of_week(column):
                 leaves = CutLeaves(self._leaf_trees[column], merging, column)
                 more = leaves.sides(number, marginal, errors=errors)
                 found = Sides(found.below + more.below, found.above + more.above)
@@ -307,7 +308,9 @@ class Ensemble:
         found: dict[int, LeafTree] = {}
         for column, (name, attribute) in enumerate(self._release.universe.attributes.items()):
             if name in self._leaf_noise and isinstance(attribute, Fine) and attribute.leaves is not None:
-                found[column] = LeafTree(attribute.leaves, self._leaf_noise[name])
+                found[column] = LeafTree(
+                    attribute.leaves, self._leaf_noise[name], summed=bool(self._release.manifest.get("parts"))
+                )
         return found
 
     @cached_property

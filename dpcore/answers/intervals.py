@@ -21,7 +21,6 @@ from dpcore.answers.merging import Merging
 from dpcore.answers.query import (
     Aggregate,
     Arithmetic,
-    Constant,
     Count,
     Mean,
     Number,
@@ -33,6 +32,7 @@ from dpcore.answers.query import (
 )
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import make_uncertainty
+from dpcore.answers.shares import is_share, moved, never_negative
 from dpcore.answers.tilting import Resolved
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
@@ -156,6 +156,9 @@ class Intervals:
             below, above = self._within_leaves(merging, number, errors=_normal(level))
             below, above = np.maximum(below, -scale * change), np.maximum(above, scale * change)
             found[number] = _extended(merging, number, found[number], below, above)
+        for number, each in found.items():
+            if is_share(number):
+                found[number] = replace(each, high=np.maximum(np.minimum(each.high, 1.0), each.value))
         return merging, found
 
     def _within_leaves(self, merging: Merging, number: Number, *, errors: float) -> tuple[Weights, Weights]:
@@ -163,14 +166,12 @@ class Intervals:
         values = self.ensemble.parts(merging, number)
         usual = combined(number, values.__getitem__, groups=merging.groups)
         below, above = np.zeros(merging.groups), np.zeros(merging.groups)
-        for part, value in values.items():
-            if isinstance(part, Count):
-                sides = self.ensemble.within_leaves(merging, part, errors=errors)
-                for moved in (value - np.minimum(np.sqrt(sides.below), value), value + np.sqrt(sides.above)):
-                    with_part = {**values, part: moved}.__getitem__
-                    change = combined(number, with_part, groups=merging.groups, overall=values.__getitem__) - usual
-                    below += np.minimum(np.nan_to_num(change), 0.0) ** 2
-                    above += np.maximum(np.nan_to_num(change), 0.0) ** 2
+        counts = [part for part in values if isinstance(part, Count)]
+        sides = {count: self.ensemble.within_leaves(merging, count, errors=errors) for count in counts}
+        for some in moved(number, values, sides):
+            found = combined(number, some.__getitem__, groups=merging.groups, overall=values.__getitem__)
+            change = np.nan_to_num(found - usual)
+            below, above = below + np.minimum(change, 0.0) ** 2, above + np.maximum(change, 0.0) ** 2
         return np.sqrt(below), np.sqrt(above)
 
     def _interval(
@@ -300,7 +301,7 @@ class Intervals:
     def _usual(self, counts: Weights, direct: Direct | None, *, columns: int) -> Weights:
         """Return the usual variance of counts. A model has little room to err where it was measured."""
         found = self._known.scale.usual(counts, columns=columns)
-        if direct is None:
+        if direct is None or not any(self._known.scale.measured):  # nothing was learned from measured counts
             return found
         known = np.isfinite(direct.variances)
         variances = np.where(known, direct.variances, 1.0)
@@ -322,22 +323,6 @@ class Intervals:
     def _of_parts(self, factor: float) -> float:
         """Return the factor for a sum: what was never measured is the same in all parts, so it adds up, while noise partly cancels out."""
         return math.sqrt(1 + (factor**2 - 1) * self._parts)
-
-
-def never_negative(number: Number) -> bool:
-    """Return whether a number cannot be below zero, because it is computed from counts without a difference.
-
-    >>> never_negative(Arithmetic("/", Count(), Overall(Count()))), never_negative(Arithmetic("-", Count(), Count()))
-    (True, False)
-    """
-    match number:
-        case Count() | Overall(Count()):
-            return True
-        case Constant(value):
-            return value >= 0
-        case Arithmetic(operator, left, right):
-            return operator in "+*/" and never_negative(left) and never_negative(right)
-    return False
 
 
 def _least_variance(release: Release) -> float:

@@ -26,10 +26,17 @@ class TreeNoise:
 
 @dataclass(frozen=True, eq=False)
 class LeafTree:
-    """A column's leaves, and the noise of its tree."""
+    """A column's leaves, and the noise of its tree.
+
+    Attributes:
+        leaves: The leaves.
+        noise: The noise.
+        summed: Whether they are leaves of several trees together. A leaf that one tree did not split looks even then.
+    """
 
     leaves: Leaves
     noise: TreeNoise
+    summed: bool = False
 
     @cached_property
     def starts(self) -> Indices:
@@ -55,7 +62,11 @@ class LeafTree:
     @cached_property
     def level(self) -> npt.NDArray[np.int64]:
         """The level in which each leaf became a node. Both ends are nodes of the first level."""
-        found: npt.NDArray[np.int64] = (np.array(self.node_widths)[:, None] > self.widths).sum(axis=0)
+        stops = self.starts + self.widths
+        beside = (self.starts == 1).astype(np.int64) + (
+            stops == self.leaves.size - 1
+        )  # without the end that was split off
+        found: npt.NDArray[np.int64] = (np.array(self.node_widths)[:, None] > self.widths + beside).sum(axis=0)
         found[self._ends] = 0
         return found
 
@@ -66,18 +77,22 @@ class LeafTree:
     @cached_property
     def deviations(self) -> Weights:
         """The standard deviation of each leaf's count. A node that is not split is counted again at every level."""
-        return self.noise.deviation / np.sqrt(np.maximum(self.noise.levels - self.level, 1))
+        levels = min(self.noise.levels, len(self.node_widths))  # those of a tree of times of the week come after them
+        return self.noise.deviation / np.sqrt(np.maximum(levels - self.level, 1))
 
     @cached_property
     def light(self) -> npt.NDArray[np.bool_]:
         """Which leaves do not stand out of their noise. A tree gives their rows to others, unless all of them together stand out."""
         return np.asarray(self.rows < STANDS_OUT * self.deviations)
 
+    def nodes(self, level: int) -> npt.NDArray[np.int64]:
+        """Return a number for the node of a level that has each leaf. An end is always a node of its own."""
+        return np.where(self._ends, -1 - self.starts, self.starts // self.node_widths[level])
+
     def parents(self, level: int) -> npt.NDArray[np.intp]:
-        """Return the number of each leaf's node in the level before a level. An end is alone there, since it was never split off."""
-        of_grid = self.starts // (self.node_widths[level - 1] if level else self.leaves.size)
-        found = np.where(self._ends & (level > 0), -1 - self.starts, of_grid)
-        return np.unique(found, return_inverse=True)[1]
+        """Return the number of each leaf's node in the level before a level: 0 for all before the first level."""
+        before = self.nodes(level - 1) if level else np.zeros(len(self.starts), dtype=np.int64)
+        return np.unique(before, return_inverse=True)[1]
 
     @cached_property
     def unevenness(self) -> float:
@@ -86,10 +101,12 @@ class LeafTree:
         For parts p with shares s_p of a node's rows, it is the sum of s_p^2, rescaled. This is its mean over all nodes that were split:
         what lies within a leaf was not counted, but is probably as uneven.
         """
+        if self.summed:
+            return UNKNOWN_UNEVENNESS
         found = [UNKNOWN_UNEVENNESS] * WEIGHT
         for level in range(1, len(self.node_widths)):
             parents = self.parents(level)
-            nodes, part = np.unique(self.starts // self.node_widths[level], return_inverse=True)
+            nodes, part = np.unique(self.nodes(level), return_inverse=True)
             first = np.zeros(len(nodes), dtype=np.intp)
             first[part] = parents
             rows = np.bincount(part, weights=self.rows)

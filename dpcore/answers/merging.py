@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.answers.calendar import OF_WEEK
 from dpcore.answers.cells import Column
 from dpcore.answers.evaluate import Form, Prepared
-from dpcore.answers.query import Count, IsNull, Query, Term, aggregates
+from dpcore.answers.query import Count, IsNull, Part, Query, Term, aggregates
 from dpcore.answers.varied import Varied
 from dpcore.marginals.resolutions import Groups
 from dpcore.marginals.workload import Axes
@@ -118,7 +119,7 @@ class Merging(Prepared):
         found = self.column(column)
         if found.pieces == found.attribute.size:
             return np.zeros(0, dtype=np.intp)
-        return np.flatnonzero(_cut_cells(found, self._results(found, column)))
+        return np.flatnonzero(_cut_cells(found, self.results(column)))
 
     def along(self, values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any]:
         """Shape an array over a column's pieces likewise, with one piece of each class."""
@@ -141,7 +142,7 @@ class Merging(Prepared):
 
     def _alike(self, found: Column, column: int) -> Groups:
         """Number the classes of cells in the order of their first cells. A cell that is cut is a class of its own."""
-        results = self._results(found, column)
+        results = self.results(column)
         own = np.where(_cut_cells(found, results), np.arange(found.attribute.size), -1)
         signature = np.column_stack([results[_first_pieces(found)], own])
         _, start, inverse = np.unique(signature, axis=0, return_index=True, return_inverse=True)
@@ -149,11 +150,16 @@ class Merging(Prepared):
         in_order[np.argsort(start)] = np.arange(len(start))
         return in_order[inverse.ravel()]
 
-    def _results(self, found: Column, column: int) -> npt.NDArray[np.int64]:
+    def results(self, column: int) -> npt.NDArray[np.int64]:
         """Return what every condition and key of the query gives for each piece of a column."""
         if column not in self._told:
-            self._told[column] = self._told_by_parts(found, column)
+            self._told[column] = self._told_by_parts(self.column(column), column)
         return self._told[column]
+
+    def is_of_week(self, column: int) -> bool:
+        """Return whether the query distinguishes values of a column by their times of the week only, such as hours."""
+        terms = [getattr(part, "term", part) for part in self.parts(column)]
+        return all(isinstance(each.transform, Part) and each.transform.unit in OF_WEEK for each in terms)
 
     def _told_by_parts(self, found: Column, column: int) -> npt.NDArray[np.int64]:
         results = [found.null.astype(np.int64)]

@@ -75,8 +75,8 @@ class Scale:
         return _powers(self.curve, self.regressors(counts, np.asarray(float(columns))))
 
     def usual_measured(self, counts: Weights, variances: Weights, *, columns: int) -> Weights:
-        """Return the usual variance of counts of this size that measurements cover with these variances."""
-        return _powers(self.measured, self.regressors(counts, np.log(variances), np.asarray(float(columns))))
+        """Return the usual variance of counts of this size that measurements cover with these variances. All rows are like a column's."""
+        return _powers(self.measured, self.regressors(counts, np.log(variances), np.asarray(float(max(columns, 1)))))
 
 
 def _powers(coefficients: tuple[float, ...], regressors: Weights) -> Weights:

@@ -357,9 +357,9 @@ def _learning(found: Comparison) -> Iterator[str]:
 def _predicted(found: Comparison) -> str:
     """Say how many columns are predicted, and how they were chosen."""
     if found.target is not None:
-        return f"Predicted is {found.target}, the target of the workload."
+        return f"The report predicts {found.target}, the target of the workload."
     return (
-        f"Predicted are {len(found.predictions):,} of the {len(found.columns):,} columns, at most {MOST_TARGETS}: those that depend most on "
+        f"The report predicts {len(found.predictions):,} of the {len(found.columns):,} columns, at most {MOST_TARGETS}: those that depend most on "
         "another column in the true table, by Cramér's V. Columns with almost no rows on one side are left out."
     )
 

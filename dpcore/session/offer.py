@@ -255,7 +255,7 @@ def _name(merging: Merging, number: Number) -> str:
 
 def _where(merging: Merging, interval: Interval) -> str:
     """Name the group in which a number is least accurate; nothing if there is only one group."""
-    if not merging.keys:
+    if not merging.keys or np.isnan(half_widths(interval)).all():
         return ""
     places = np.unravel_index(int(np.nanargmax(half_widths(interval))), merging.shape)
     values = [known.values[at] for known, at in zip(merging.keys, places, strict=True)]

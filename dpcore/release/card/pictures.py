@@ -246,8 +246,10 @@ def tables(portrait: Portrait) -> Iterator[Markup]:
 def _left_out_words(portrait: Portrait) -> str:
     """Say which tables are not among the best and the worst, and why."""
     named = "; ".join(" × ".join(each) for each in portrait.left_out[:LISTED])  # noqa: RUF001  a sign of multiplication
+    number = len(portrait.left_out)
+    are, have = ("is", "it has") if number == 1 else ("are", "they have")
     return (
-        f"Not listed, because of too many counts, are {len(portrait.left_out):,} of its tables: {named}"
+        f"{number:,} of its tables {are} not listed, because {have} too many counts: {named}"
         f"{'; …' if len(portrait.left_out) > LISTED else ''}. Their errors are not known here, and may be larger than those of the worst tables "
         "below. dpflow answer gives each of their counts with its interval."
     )

@@ -113,6 +113,10 @@ def grounds_of(declaration: Declaration, *, rows: int | None, units: int | None,
     guessed, source = approximate_rows(declaration, rows)
     if units is not None and declaration.spec.privacy.unit == "row":
         raise UsageError("the unit is `row`, so there are as many units as rows; give --rows instead of --units")
+    if units is not None and rows is not None and units > rows:
+        raise UsageError(
+            f"--units is {units:,}, but --rows only {rows:,}: every unit has a row; give both numbers of the same table"
+        )
     if units is not None and source in {"output.rows", GUESS}:
         guessed = max(guessed, units)  # every unit has a row
     # Without an account: the default currency of a new one with this budget.

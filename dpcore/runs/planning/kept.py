@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 from dpcore.reporting.ratings import percent
 from dpcore.spec import Declaration
+from dpcore.spec.release import AUTO_LIMITS
 
 ASSUMED_SHARE = 0.1
 """The share of the rows that is assumed to count if nobody has said how many units there are."""
-EARLIER = "earlier release"
+EARLIER, EXPECTED = "earlier release", "expect_rows"
+COUNTED = {EARLIER, EXPECTED}
+"""Where numbers of rows come from that are those of rows that count: the limit has been applied to them."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def rows_that_count(declaration: Declaration, *, rows: int, rows_from: str, unit
     counting = (
         f"at most {limit:,} row{'' if limit == 1 else 's'} of each {privacy.unit} count{'s' if limit == 1 else ''}"
     )
-    if units is not None:
+    if units is not None and rows_from not in COUNTED:
         kept = max(1, round(kept_of(rows, units=units, limit=limit)))
         said = f"about {kept:,} of them count: {counting}, and about {units:,} are given with --units"
         return KeptRows(kept, "units", said + _cost(kept, rows, known=True))
@@ -52,9 +55,9 @@ def rows_that_count(declaration: Declaration, *, rows: int, rows_from: str, unit
     if privacy.expect_rows is not None:
         kept = min(rows, privacy.expect_rows[0])
         said = f"rated for {kept:,}, since the run stops if fewer than `expect_rows` count: {counting}, which may drop most of the rows"
-        return KeptRows(kept, "expect_rows", f"{said}; if you know how many {privacy.unit} there are, give --units")
+        return KeptRows(kept, "expect_rows", f"{said}; if you know how many units there are, give --rows and --units")
     kept = max(1, round(ASSUMED_SHARE * rows))
-    said = f"rated for {kept:,}: {counting}, and nobody has said how many {privacy.unit} there are, so one row in ten is assumed to count"
+    said = f"rated for {kept:,}: {counting}, and nobody has said how many units there are, so one row in ten is assumed to count"
     return KeptRows(kept, "assumed", f"{said}; give their number with --units{_cost(kept, rows, known=False)}")
 
 
@@ -71,8 +74,9 @@ def kept_of(rows: float, *, units: float, limit: int) -> float:
 
 
 def impossible_warnings(declaration: Declaration, *, units: int | None) -> Iterator[str]:
-    """Yield a warning if the spec expects more rows than can count."""
-    expected, limit = declaration.spec.privacy.expect_rows, declaration.protection.rows_per_unit
+    """Yield a warning if the spec expects more rows than can count. A run that chooses its limit may choose the largest."""
+    expected = declaration.spec.privacy.expect_rows
+    limit = AUTO_LIMITS[-1] if declaration.lacks_limit else declaration.protection.rows_per_unit
     if expected is not None and units is not None and units * limit < expected[0]:
         yield (
             f"`expect_rows` starts at {expected[0]:,}, but at most {units * limit:,} rows can count, {limit:,} of each {declaration.spec.privacy.unit}: "

@@ -203,7 +203,7 @@ def plan_run(
             declared, ratings, plan=lambda changed: _replanned(changed, grounds, before=(declared, known))
         ),
         costs=costs_of(declaration, rows=grounds.rows, rounds=number, cells=cells),
-        warnings=(*impossible_warnings(declaration, units=units), *_warnings(expects, first, poor)),
+        warnings=(*impossible_warnings(declared, units=units), *_warnings(expects, first, poor)),
     )
 
 

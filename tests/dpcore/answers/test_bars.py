@@ -49,6 +49,16 @@ def test_bars_cover_the_range_once_in_equal_steps(attribute: Fine) -> None:
     assert len({after - before for before, after in pairwise(inner)}) == 1
 
 
+@pytest.mark.parametrize("low", ["0.1", "1.1", "0.3", "-1"])
+def test_every_value_of_a_decimal_column_is_in_one_bar(low: str) -> None:
+    """0.1 as a double lies above 0.1: a bar from there on would not have the first value."""
+    scale = Scale.of(Fraction(low), Fraction(50), step=Fraction("0.1"))
+    bars = bars_of(FineNumber(scale=scale, starts=(1, 2)))
+    first = starts(bars)
+    assert first[0] == Fraction(low)
+    assert all((each - Fraction(low)) % Fraction("0.1") == 0 for each in first)
+
+
 def test_labels_name_values_that_the_column_has() -> None:
     assert [bar.label for bar in bars_of(AGES)][:2] == ["17 to 21", "22 to 26"]
     assert bars_of(AGES)[-1].label == "87 to 90"

@@ -1,6 +1,8 @@
 """A count of some values of a cell knows what the tree did not count: single values within leaves, and rows that the noise hides."""
 
 from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,13 @@ from dpcore import answer
 from dpcore.answers import replicates
 from dpcore.answers.cut_leaves import CutLeaves, Sides
 from dpcore.answers.leaf_tree import LeafTree, TreeNoise
+from dpcore.answers.merging import Merging, summed
+from dpcore.answers.query import Count
 from dpcore.answers.release import Release, open_release
+from dpcore.answers.sql import parse
+from dpcore.descent import TreeDescent
+from dpcore.universe import Universe
+from dpcore.universe.fine_numbers import FineInteger
 from dpcore.universe.leaves import Leaves
 from tests.dpcore.answers.releases import make_release
 
@@ -84,20 +92,95 @@ def test_a_count_that_cuts_no_cell_keeps_its_interval(release: Release, monkeypa
         pd.testing.assert_frame_equal(before, answer(release, question))
 
 
-def test_no_more_rows_can_be_missing_than_there_are_and_no_more_counted(release: Release) -> None:
-    tens = answer(release, "select bin(gain, 10007) as from_, count(*) as n from release group by from_")
-    assert (tens.n_low >= 0).all()
-    assert (
-        (tens.n_high <= tens.n + (tens.n.sum() - tens.n.max())).iloc[1:].all()
-    )  # all rows above 0 are fewer than those at 0
-
-
 def test_shares_have_the_term_of_their_counts(release: Release) -> None:
     amount = gains().gain.value_counts().index[1]
     one = answer(release, f"select count(*) as n from release where gain = {amount}")
     share = answer(release, f"select avg(gain = {amount}) as part from release")
     rows = answer(release, "select count(*) as n from release").n.item()
     assert share.part_high.item() * rows > 0.9 * one.n_high.item() > 1.1 * one.n.item()
+
+
+# Leaves: 0 | 1 to 79 | 80 to 99 | 100 to 158 | 159, in cells from 0 and from 100. The last two leaves are light.
+STARTS, ROWS, IN_CELLS = (0, 1, 80, 100, 159), (500.0, 100.0, 300.0, 15.0, 0.0), (900.0, 15.0)
+SMALL = LeafTree(Leaves(STARTS, tuple(round(1000 * each) for each in ROWS), 160), NOISE)
+UNIVERSE = Universe({"x": FineInteger(minimum=0, maximum=159).cut_at((100,), leaves=SMALL.leaves)})
+WIDE = 1.96 * np.sqrt(SMALL.unevenness)
+
+
+def sides(where: str, *others: str) -> Sides:
+    """Return how far the count of `where` may be off in a table of these leaves, if other counts are asked for, too."""
+    asked = ", ".join(f"count(*) filter (where {each}) as n{at}" for at, each in enumerate((where, *others)))
+    merging = Merging(parse(f"select {asked} from release", UNIVERSE, tables=("release",)), UNIVERSE)
+    rows = np.array([IN_CELLS])
+    marginal = partial(merging.marginal, lambda axes, classes: summed(rows, classes))
+    count = merging.query.outputs[0].value
+    assert isinstance(count, Count)
+    found = CutLeaves(SMALL, merging, 0).sides(count, marginal, errors=1.96)
+    return Sides(np.sqrt(found.below), np.sqrt(found.above))
+
+
+def test_a_part_of_a_leaf_may_have_all_of_its_rows_or_none() -> None:
+    assert SMALL.light.tolist() == [False, False, False, True, True]
+    one = sides("x = 85")  # one of twenty values
+    assert one.below.item() == pytest.approx(300 / 20)
+    assert one.above.item() == pytest.approx(300 * min(WIDE, 19 / 20))
+    most = sides("x >= 81 and x < 100")
+    assert most.below.item() == pytest.approx(300 * min(WIDE, 19 / 20))
+    assert most.above.item() == pytest.approx(300 / 20)
+
+
+def test_a_leaf_that_is_counted_whole_is_not_cut_whatever_else_is_asked() -> None:
+    for whole in ("x >= 80 and x < 100", "x > 79 and x <= 99", "x between 80 and 99"):
+        for others in ((), ("x < 90",), ("x = 85", "x = 99")):
+            found = sides(whole, *others)
+            assert (found.below.item(), found.above.item()) == (0.0, 0.0)
+
+
+def test_light_leaves_hide_rows_and_those_of_a_whole_cell_do_not_matter() -> None:
+    hidden = WIDE * SMALL.deviations
+    assert sides("x >= 100 and x < 159").above.item() == pytest.approx(hidden[3])
+    assert sides("x >= 100 and x < 159").below.item() == pytest.approx(hidden[4])
+    assert sides("x = 159").above.item() == pytest.approx(hidden[4])
+    assert sides("x >= 100").above.item() == 0.0
+    cut = sides("x = 120")  # of 59 values
+    assert cut.above.item() == pytest.approx((15 + 1.96 * SMALL.deviations[3]) * min(WIDE, 58 / 59))
+
+
+def test_light_leaves_that_make_up_a_node_hide_no_more_than_the_node() -> None:
+    size = 2048
+    leaves = LeafTree(Leaves(tuple(range(size)), (*[0] * (size - 1), 5_000_000), size), NOISE)
+    universe = Universe({"x": FineInteger(minimum=0, maximum=size - 1).cut_at((), leaves=leaves.leaves)})
+    inside = 5 * leaves.node_widths[0]
+    question = f"select count(*) as n from release where x < {inside}"
+    merging = Merging(parse(question, universe, tables=("release",)), universe)
+    marginal = partial(merging.marginal, lambda axes, classes: summed(np.array([[5000.0]]), classes))
+    found = CutLeaves(leaves, merging, 0).sides(Count(), marginal, errors=1.0)
+    of_node = leaves.unevenness * NOISE.deviation**2
+    assert (
+        5 * of_node <= found.above.item() <= 6 * of_node
+    )  # five nodes, and the first place, which is a node of its own
+
+
+def test_days_of_a_datetime_are_cut_and_times_of_the_week_are_not(release: Release) -> None:
+    def extent(question: str) -> float:
+        with_term = answer(release, question)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(CutLeaves, "sides", lambda self, *_, **__: Sides(*np.zeros((2, self.merging.groups))))
+            without = answer(release, question)
+        return float((with_term.n_high - without.n_high).max())
+
+    one_day = "at >= '2025-02-11 00:00:00' and at < '2025-02-12 00:00:00'"
+    assert extent(f"select count(*) as n from release where {one_day}") > 1
+    assert extent("select isodow(at) as day, count(*) as n from release group by day") == 0
+    assert extent("select hour(at) as hour, count(*) as n from release group by hour") == 0
+
+
+def test_a_share_is_at_most_one_and_its_counts_move_together(release: Release) -> None:
+    same = answer(release, "select avg(gain >= 50000) as part from release where gain >= 50000")
+    assert (same.part.item(), same.part_high.item()) == (1.0, 1.0)
+    assert same.part_low.item() > 0.95
+    most = answer(release, "select avg(gain >= 51000) as part from release where gain >= 50500")
+    assert most.part_low.item() < most.part.item() <= most.part_high.item() <= 1.0
 
 
 def tree(rows: list[float], *, size: int = 256) -> LeafTree:
@@ -112,8 +195,13 @@ def test_nodes_with_equal_parts_are_even_and_nodes_with_one_value_are_not() -> N
     assert single.unevenness > 0.7
 
 
-def test_both_ends_are_nodes_of_the_first_level() -> None:
+def test_both_ends_and_the_leaves_beside_them_are_nodes_of_their_levels() -> None:
     found = tree([0.0] * 256)
     assert found.light.all()
     assert found.level.tolist() == [0, *[2] * 254, 0]
     assert found.deviations[0] < found.deviations[1]  # so they are counted more often
+    column = FineInteger(minimum=0, maximum=9_999)
+    first = TreeDescent(column, share=Fraction(1, 10)).candidates  # the nodes of the first level
+    assert isinstance(first, FineInteger)
+    starts = (0, *(first.starts or ()))
+    assert LeafTree(Leaves(starts, (0,) * len(starts), column.places), NOISE).level.tolist() == [0] * len(starts)

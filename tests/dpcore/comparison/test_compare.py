@@ -143,10 +143,10 @@ def test_a_cause_is_a_share_of_all_that_steps_add(site: Site, monkeypatch: pytes
 
 def test_the_page_says_how_the_predicted_columns_were_chosen(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = comparison_of(site, monkeypatch)
-    assert "Predicted are 4 of the 4 columns, at most 8: those that depend most on another column" in page.page(
+    assert "The report predicts 4 of the 4 columns, at most 8: those that depend most on another column" in page.page(
         compared
     )
-    assert "Predicted is sex, the target of the workload." in page.page(replace(compared, target="sex"))
+    assert "The report predicts sex, the target of the workload." in page.page(replace(compared, target="sex"))
 
 
 def test_the_advice_for_a_blurred_column_fits_its_cause(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

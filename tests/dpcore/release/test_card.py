@@ -285,7 +285,7 @@ def test_the_summary_names_figures_that_can_be_trusted_and_others_that_cannot(dr
     assert "A typical one of its 4,321 counts is off by 90.0\xa0% of itself" in page.text
     assert "No measurement connects these columns" in doubtful
     assert "of which about 4,321 rows were counted" in text
-    assert "Not listed, because of too many counts, are 1 of its tables: age × sex × city." in doubtful  # noqa: RUF001
+    assert "1 of its tables is not listed, because it has too many counts: age × sex × city." in doubtful  # noqa: RUF001
     others = "including 3 that the release was not made for"  # those with smoker
     assert f"Of 4 columns, 4 are good; of 6 pairs of columns, {others}, 4 are good, 1 is fair, 1 is poor." in text
 

@@ -48,7 +48,7 @@ def test_without_the_number_of_units_few_rows_are_assumed_and_that_is_said(
     assert errors(unknown) == pytest.approx([10 * each for each in errors(plan_of(workspace, ONE, units=TABLE))])
     assert dpflow("plan", workspace.spec, "--rows", TABLE) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "at most 1 row of each person counts, and nobody has said how many person there are" in said
+    assert "at most 1 row of each person counts, and nobody has said how many units there are" in said
     assert "one row in ten is assumed to count; give their number with --units; the limit may drop most" in said
 
 
@@ -61,6 +61,15 @@ def test_the_fewest_rows_that_the_spec_lets_count_are_rated(workspace: Workspace
     assert not any("can count" in each for each in plan_of(workspace, expecting, rows=None, units=2000).warnings)
     (warning,) = (each for each in plan_of(workspace, expecting, units=1999).warnings if "can count" in each)
     assert warning.startswith("`expect_rows` starts at 4,000, but at most 3,998 rows can count, 2 of each person: ")
+
+
+def test_a_number_of_rows_that_count_is_not_limited_again(workspace: Workspace) -> None:
+    expecting = ("epsilon: 1.0", "epsilon: 1.0, expect_rows: [4000, 90000]")
+    assert plan_of(workspace, expecting, rows=None, units=3000).kept.rows == 4000
+    auto = ("max_rows_per_unit: 2", "max_rows_per_unit: auto")
+    assert not any("can count" in each for each in plan_of(workspace, expecting, auto, units=1999).warnings)
+    with pytest.raises(UsageError, match="every unit has a row"):
+        plan_of(workspace, expecting, rows=1000, units=1999)
 
 
 def test_what_counted_in_an_earlier_release_counts_again(workspace: Workspace) -> None:
