@@ -61,6 +61,22 @@ class _Proposer(StateProposer):
         return state is not None and state.is_paused() and bool(state.state_details.pause_reschedule)
 
 
+def cancel_only_if_asked(context: FlowRunExecutorContext) -> None:
+    """Make a supervisor ignore requests to cancel a run that is not being cancelled now.
+
+    The server sends a new supervisor all requests of the last minute again. If a run is retried soon after it was cancelled, the old request
+    would end it once more.
+    """
+    manager, client = context._cancellation_manager, context.client  # noqa: SLF001  it has no other name
+
+    async def cancel_by_id(run_id: UUID) -> None:
+        run = await client.read_flow_run(run_id)
+        if run.state is not None and run.state.is_cancelling():
+            await manager.cancel(run)
+
+    vars(manager).update(cancel_by_id=cancel_by_id)  # what Prefect calls for each request
+
+
 async def supervise(
     run: FlowRun, *, task_status: TaskStatus[ProcessHandle] = anyio.TASK_STATUS_IGNORED
 ) -> FlowRunExecutionResult | None:
@@ -74,6 +90,7 @@ async def supervise(
         async with FlowRunExecutorContext() as context:
             # The environment of the engine is this process's own, and the run's id.
             starter = EngineCommandStarter(command=COMMAND, cwd=Path(folder), control_channel=context.control_channel)
+            cancel_only_if_asked(context)
             context._state_proposer = proposer = _Proposer(client=context.client)  # noqa: SLF001  the executor gets it from there
             executor = context.create_executor(run, starter, hook_runner=_NoHooks(), propose_submitting=False)
             result = await executor.submit(task_status=task_status)

@@ -336,7 +336,7 @@ def test_a_wide_table_is_folded(draft: Draft) -> None:
 def test_the_worst_tables_are_those_of_known_errors_and_larger_ones_are_named_before_them(draft: Draft) -> None:
     shown = portrait("a", "b", "c", "d", "e")
     page = Page(card(draft, files=FILES, portrait=replace(shown, left_out=(("a", "b", "c"), ("b", "c", "d")))))
-    told = "are 2 of its tables: a × b × c; b × c × d. Their errors are not known here, and may be larger"  # noqa: RUF001
+    told = "2 of its tables are not listed, because they have too many counts: a × b × c; b × c × d. Their errors are not known here, and may be larger"  # noqa: RUF001
     assert told in page.text
     assert "The 5 worst of 10 tables with known errors" in page.all("caption")
     assert page.text.index(told) < page.text.index("The 5 best of 10 tables")

@@ -1,5 +1,6 @@
 """The worker executes our flows and nothing else that a server names: neither a command nor code, an environment or a folder."""
 
+import asyncio
 import json
 import os
 import signal
@@ -9,17 +10,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from prefect import get_client
+from prefect.client.schemas import State
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolUpdate
 from prefect.filesystems import LocalFileSystem
-from prefect.states import AwaitingRetry, Cancelling, Suspended
+from prefect.states import AwaitingRetry, Cancelled, Cancelling, Running, Suspended
 from prefect.workers.process import ProcessWorker
 
 from flows.deploy.pool import ensure_pool
+from flows.prefect_compat import FlowRunExecutorContext
+from flows.worker.supervision import cancel_only_if_asked
 from tests.flows.deployed import started, transcript
 from tests.flows.server.gated import STEP
 from tests.flows.stack import wait_for
@@ -257,6 +262,33 @@ def test_a_run_that_is_suspended_when_its_process_is_killed_stays_so_and_goes_on
         client.resume_flow_run(run)
     assert site.wait(run).state_name == "Completed"
     assert "Crashed" not in site.states(run)
+
+
+@pytest.mark.parametrize(
+    ("state", "ends"), [(Cancelling(), True), (Running(), False), (AwaitingRetry(), False), (Cancelled(), False)]
+)
+def test_an_old_request_to_cancel_does_not_end_a_run_that_was_retried(
+    prefect_server: str, state: State[Any], ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor is asked to cancel a run that the server has in some state: for a retried run, it gets the request of before again."""
+    run, cancelled = SimpleNamespace(id=uuid4(), state=state), []
+
+    async def read_flow_run(run_id: UUID) -> Any:
+        assert run_id == run.id
+        return run
+
+    async def cancel(found: Any) -> None:
+        cancelled.append(found)
+
+    async def asked() -> None:
+        async with FlowRunExecutorContext() as context:
+            monkeypatch.setattr(context.client, "read_flow_run", read_flow_run)
+            monkeypatch.setattr(context._cancellation_manager, "cancel", cancel)
+            cancel_only_if_asked(context)
+            context._observer.on_cancelling(run.id)
+
+    asyncio.run(asked())
+    assert cancelled == ([run] if ends else [])
 
 
 def test_a_run_that_is_cancelled_ends_at_once_and_goes_on_when_it_is_retried(
