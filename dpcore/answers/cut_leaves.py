@@ -49,12 +49,12 @@ class CutLeaves:
     Attributes:
         tree: The column's tree.
         merging: The query.
-        number: The column.
+        axis: The position of the column.
     """
 
     tree: LeafTree
     merging: Merging
-    number: int
+    axis: int
 
     def sides(self, count: Count, marginal: Marginal, *, errors: float) -> Sides:
         """Return how far a count may be off, in so many standard errors, because of how values lie within cells.
@@ -71,15 +71,12 @@ class CutLeaves:
     def _counted(self, count: Count, marginal: Marginal) -> _Counted:
         bounds, cells = self._spread.bounds, self._spread.cells
         evenly = replace(self._spread, segments=Segments(bounds[:-1], bounds[1:], np.arange(cells), np.ones(cells)))
-        even = self.merging.varied({self.number: [evenly]})  # a piece in which the tree has found nothing has rows, too
-        group, seen, rows = even.form(count).entries(lambda axes: marginal(axes)[:1], along=self.number)
-        part = even.on_models(self.number, models=1)[0].share[seen]
+        even = self.merging.varied({self.axis: [evenly]})  # a piece in which the tree has found nothing has rows, too
+        group, seen, rows = even.form(count).entries(lambda axes: marginal(axes)[:1], along=self.axis)
+        part = even.on_models(self.axis, models=1)[0].share[seen]
         # Neighbouring pieces of a cell that the query treats alike are one run.
-        runs, keys = (
-            len(self._starts),
-            group * len(self._starts) + self._run[self.merging.kept_pieces(self.number)[seen]],
-        )
-        keys, at = np.unique(keys, return_inverse=True)
+        runs, run = len(self._starts), self._run[self.merging.kept_pieces(self.axis)[seen]]
+        keys, at = np.unique(group * runs + run, return_inverse=True)
         of_cell = np.zeros(len(keys))
         of_cell[at] = rows / part
         parts = np.bincount(at, weights=part, minlength=len(keys)).astype(np.float64)
@@ -136,7 +133,7 @@ class CutLeaves:
 
     @cached_property
     def _column(self) -> Column:
-        return self.merging.column(self.number)
+        return self.merging.column(self.axis)
 
     @cached_property
     def _spread(self) -> Spread:
@@ -155,7 +152,7 @@ class CutLeaves:
     @cached_property
     def _begins(self) -> npt.NDArray[np.bool_]:
         """Which pieces begin a run: another cell, or values that the query treats otherwise."""
-        results = np.column_stack([self.merging.results(self.number), self._column.cell])
+        results = np.column_stack([self.merging.results(self.axis), self._column.cell])
         begins = np.ones(self._column.pieces, dtype=np.bool_)
         begins[1:] = (results[1:] != results[:-1]).any(axis=1)
         return begins

@@ -159,13 +159,19 @@ class Ensemble:
         """Return how far a count may be off, in so many standard errors, because it counts only some of the values of a cell."""
         _, marginal = self._marginals(merging)[0]
         found = Sides(np.zeros(merging.groups), np.zeros(merging.groups))
-        for column in merging.rows(number).axes:
-            # The times of the week were measured by a tree of their own.
-            if column in self._leaf_trees and merging.is_cut(column) and not merging.is_of_week(column):
-                leaves = CutLeaves(self._leaf_trees[column], merging, column)
-                more = leaves.sides(number, marginal, errors=errors)
-                found = Sides(found.below + more.below, found.above + more.above)
+        for column in self.cut_columns(merging, number):
+            leaves = CutLeaves(self._leaf_trees[column], merging, column)
+            more = leaves.sides(number, marginal, errors=errors)
+            found = Sides(found.below + more.below, found.above + more.above)
         return found
+
+    def cut_columns(self, merging: Merging, number: Count) -> list[int]:
+        """Return the columns at full resolution of which a query cuts cells. The times of the week were measured by a tree of their own."""
+        return [
+            column
+            for column in merging.rows(number).axes
+            if column in self._leaf_trees and merging.is_cut(column) and not merging.is_of_week(column)
+        ]
 
     def tilted(
         self, merging: Merging, number: Number, resolved: Mapping[Aggregate, Resolved], *, errors: float

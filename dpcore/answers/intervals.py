@@ -163,10 +163,12 @@ class Intervals:
 
     def _within_leaves(self, merging: Merging, number: Number, *, errors: float) -> tuple[Weights, Weights]:
         """Return how far a number may be off to either side, because its counts are of only some of the values of a cell."""
+        below, above = np.zeros(merging.groups), np.zeros(merging.groups)
+        counts = dict.fromkeys(part for part in aggregates(number) if isinstance(part, Count))
+        if not any(self.ensemble.cut_columns(merging, count) for count in counts):
+            return below, above
         values = self.ensemble.parts(merging, number)
         usual = combined(number, values.__getitem__, groups=merging.groups)
-        below, above = np.zeros(merging.groups), np.zeros(merging.groups)
-        counts = [part for part in values if isinstance(part, Count)]
         sides = {count: self.ensemble.within_leaves(merging, count, errors=errors) for count in counts}
         for some in moved(number, values, sides):
             found = combined(number, some.__getitem__, groups=merging.groups, overall=values.__getitem__)

@@ -62,11 +62,10 @@ class LeafTree:
     @cached_property
     def level(self) -> npt.NDArray[np.int64]:
         """The level in which each leaf became a node. Both ends are nodes of the first level."""
-        stops = self.starts + self.widths
-        beside = (self.starts == 1).astype(np.int64) + (
-            stops == self.leaves.size - 1
-        )  # without the end that was split off
-        found: npt.NDArray[np.int64] = (np.array(self.node_widths)[:, None] > self.widths + beside).sum(axis=0)
+        # A node beside an end lacks the place of that end.
+        beside_first, beside_last = self.starts == 1, self.starts + self.widths == self.leaves.size - 1
+        widths = self.widths + beside_first + beside_last
+        found: npt.NDArray[np.int64] = (np.array(self.node_widths)[:, None] > widths).sum(axis=0)
         found[self._ends] = 0
         return found
 

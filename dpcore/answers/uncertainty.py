@@ -75,7 +75,10 @@ class Scale:
         return _powers(self.curve, self.regressors(counts, np.asarray(float(columns))))
 
     def usual_measured(self, counts: Weights, variances: Weights, *, columns: int) -> Weights:
-        """Return the usual variance of counts of this size that measurements cover with these variances. All rows are like a column's."""
+        """Return the usual variance of counts of this size that measurements cover with these variances.
+
+        A count of all rows has no columns. It is taken to have one, since the curve was learned from counts of one column or more.
+        """
         return _powers(self.measured, self.regressors(counts, np.log(variances), np.asarray(float(max(columns, 1)))))
 
 
