@@ -41,10 +41,8 @@ BYTES_PER_ROW, BYTES_PER_VALUE = 4.0, 3.0  # of the table and of the synthetic r
 TABLE_MB = 350.0  # the limit for both: larger tables are read, stored and written in chunks
 DENSE_COPIES, FACTORED_COPIES = 3.0, 5.5  # times the size of the model's weights
 FACTORED_MB = 50.0  # in addition
-MB_PER_MARGINAL, MARGINALS_MB = (
-    1.0,
-    300.0,
-)  # what a factored model caches for the marginals that it is asked for, and the most of it
+MB_PER_MARGINAL = 1.0  # what a factored model keeps for each marginal that it is asked for
+MARGINALS_MB = 300.0  # and the most that it keeps
 BYTES_PER_COUNT = 110.0  # of all models, while errors are listed: adult_discretized took 1,300 to 2,100 MB, and nist_national2019 1,044
 
 

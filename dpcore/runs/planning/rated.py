@@ -35,7 +35,8 @@ class RatedColumn:
     """A column with the expected noise of its counts, alone and in pairs.
 
     `error` is the expected L1 error due to noise alone, as a share of the rows. `middle_error` is that of the column's middle count, as a share
-    of this count: half of the values are rarer. A value with fewer than `drowned` rows is wrong by more than half of itself. `pairs_error` is that of the median of its pairs in the
+    of this count: half of the values are rarer. A value with fewer than `drowned` rows is wrong by more than half of itself.
+    `pairs_error` is that of the median of its pairs in the
     workload; None if it is in no pair. `id` says why the column looks like an id; None if it does not.
     """
 
