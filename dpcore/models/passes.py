@@ -20,7 +20,8 @@ from dpcore.models.model import Weights
 _LOOP = 32  # from this many cells on, NumPy's own inner loop is fast enough
 _SUFFIX = 256  # cells that a vector sum should run over
 _CALL = 8192  # cells of a matrix in one BLAS call: OpenBLAS starts threads above 9216
-_PRODUCTS = 1 << 17  # products of numbers in one BLAS call: OpenBLAS starts threads above twice as many
+_PRODUCTS = 250_000  # products of numbers in one BLAS call: OpenBLAS starts threads above 262,144
+_TILE = 100  # the most rows and columns of a tile
 _CHUNK = 1 << 15  # cells of an expanded factor: fits in the second-level cache
 
 
@@ -141,18 +142,25 @@ def times(rows: Weights, matrix: Weights) -> Weights:
 
 
 def products(left: Weights, right: Weights) -> Weights:
-    """Multiply two stacks of matrices, in BLAS calls too small to start threads."""
-    stack, rows, summed = left.shape
-    columns = right.shape[2]
-    step = max(1, _PRODUCTS // (rows * columns))
-    whole = summed // step * step
-    if summed <= step:
+    """Multiply two stacks of matrices, tile by tile, in BLAS calls too small to start threads.
+
+    >>> products(np.ones((1, 200, 300)), np.ones((1, 300, 100))).sum().tolist()
+    6000000.0
+    """
+    (stack, rows, summed), columns = left.shape, right.shape[2]
+    if summed == 1:
+        return left * right
+    height, width = (math.ceil(size / math.ceil(size / _TILE)) for size in (rows, columns))  # of equal parts
+    depth = (_CALL if 1 in (height, width) else _PRODUCTS) // (height * width)
+    if rows <= height and columns <= width and summed <= depth:
         return np.asarray(np.matmul(left, right))
-    parts = np.matmul(
-        left[:, :, :whole].reshape(stack, rows, -1, step).transpose(0, 2, 1, 3),
-        right[:, :whole].reshape(stack, -1, step, columns),
-    )
-    return np.asarray(parts.sum(axis=1) + np.matmul(left[:, :, whole:], right[:, whole:]))
+    result = np.zeros((stack, rows, columns))
+    tiles = itertools.product(range(0, summed, depth), range(0, rows, height), range(0, columns, width))
+    for start, row, column in tiles:
+        one = left[:, row : row + height, start : start + depth]
+        other = right[:, start : start + depth, column : column + width]
+        result[:, row : row + height, column : column + width] += np.matmul(one, other)
+    return result
 
 
 def _column_sums(stack: Weights) -> Weights:

@@ -6,6 +6,7 @@ little memory, because the hundreds of marginals of a round share them.
 """
 
 from collections.abc import Sequence
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -103,12 +104,31 @@ class Across:
         if seen_from is not None:
             array = array * self._inverse(array, over, scopes.axes(separator))
         result = scopes.finest({*axes, *scopes.axes(separator)})
-        factors = [self._conditionals[each] for each in further]
+        factors = self._in_order([self._conditionals[each] for each in further], over, result)
         for done, factor in enumerate(factors, start=1):
-            later = {axis for _, others in factors[done:] for axis in others}
-            array, over = self._factors.product((array, over), factor, keep={*result, *later})
+            array, over = self._factors.product((array, over), factor, keep=_needed(result, factors[done:]))
         goal = axes if seen_from is None else result
         return self._moves.sum(array, over, goal), goal
+
+    def _in_order(self, factors: list[Factor], over: Axes, result: Axes) -> list[Factor]:
+        """Return factors in the order in which an array over some axes is multiplied by them with the least work, to be summed to a result.
+
+        The product is the same in every order. The arrays in between can be a hundred times as large in one order as in another.
+        """
+        if len(factors) == 1:
+            return factors
+        of, finest = self.scopes.resolutions, self.scopes.finest
+
+        def work(order: Sequence[Factor]) -> int:
+            cells, axes = 0, set(over)
+            for done, (_, others) in enumerate(order, start=1):
+                multiplied = finest({*axes, *others})
+                kept = {of.column(axis) for axis in _needed(result, order[done:])}
+                cells += of.cells(multiplied)
+                axes = {axis for axis in multiplied if of.column(axis) in kept}
+            return cells
+
+        return min(map(list, permutations(factors)), key=work)
 
     def within(self, clique: int, needed: Scope) -> Weights:
         """Return the probabilities of the cells of some axes of a clique."""
@@ -122,3 +142,8 @@ class Across:
         sums = self._moves.sum(array, over, separator)
         inverse = np.divide(1.0, sums, out=np.zeros(sums.shape), where=sums > LEAST_PROBABILITY)
         return self._moves.spread(inverse, separator, over)
+
+
+def _needed(result: Axes, factors: Sequence[Factor]) -> set[int]:
+    """Return the axes of a result, and those of factors that it is yet to be multiplied by."""
+    return {*result, *(axis for _, axes in factors for axis in axes)}
