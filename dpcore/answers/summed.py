@@ -4,15 +4,16 @@ The noise of a sum has the summed variance, so a sum of T blocks is known to wit
 *answers* of T models would be worse: each model smooths away structure that its noise hides, in all blocks the same, so that these errors
 grow as T (docs/decisions/0059). Everything is computed from released files: nothing is charged.
 
-A marginal that one release has measured and another has not is filled in from the model of the other, as if it had the same noise. The
-releases may have found other values, bins or leaves in a column. Then counts are moved to the cells of the sum, in parts if they have to be.
+A marginal that one release has measured and another has not is filled in from the model of the other, as if it had the same noise. If the
+other has measured it with other cells merged, its model is corrected by that. The releases may have found other values, bins or leaves in a
+column. Then counts are moved to the cells of the sum, in parts if they have to be.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from dpcore.answers.release import Release
 from dpcore.answers.replicates import make_uncertainty
 from dpcore.errors import UsageError
 from dpcore.marginals.measurements import Measurement
-from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
 from dpcore.models.start import UNIFORM
@@ -33,6 +34,8 @@ from dpcore.universe.dependencies import Depends
 SUMMABLE = ("mwem", "adaptive")
 MOST_CELLS = 1 << 20
 """The most cells of a marginal that is filled in from a model."""
+LEAST_ROWS = 1e-6
+"""Where a model expects fewer rows in merged cells, it does not say how rows lie within them: they are divided equally."""
 
 
 def summed_release(releases: Sequence[Release]) -> Release:
@@ -166,35 +169,17 @@ class _Sum:
         """Return a release's counts in a marginal of the sum, and their variances: measured, or by its model."""
         release, columns = self.releases[at], [self.resolutions.column(axis) for axis in wanted.axes]
         moves = [self._merge(axis) @ self._moves[at][column] for axis, column in zip(wanted.axes, columns, strict=True)]
-        for each in release.measurements:
-            own = {release.resolutions.column(axis): axis for axis in each.axes}
-            if each.cell is not None or set(own) != set(columns) or len(each.axes) != len(columns):
-                continue
-            parts = [
-                _of_groups(move, release.resolutions.groups(column, own[column]))
-                for move, column in zip(moves, columns, strict=True)
-            ]
-            if all(part is not None for part in parts):
-                turned = each.values.transpose([each.axes.index(own[column]) for column in columns])
-                found = [part for part in parts if part is not None]
-                ones = np.full(turned.shape, each.noise**2)
-                return _applied(turned.astype(np.float64), found), _applied(ones, [part**2 for part in found])
-        return self._modelled(release, columns, moves, wanted.noise)
-
-    def _modelled(
-        self, release: Release, columns: Sequence[int], moves: Sequence[Weights], noise: float
-    ) -> tuple[Weights, Weights]:
-        """Return what a release's model expects in a marginal that it has not measured, with the noise that it would have had."""
-        axes = tuple(sorted(columns))
-        if math.prod(release.universe.shape[axis] for axis in axes) > MOST_CELLS:
-            names = ", ".join(one_line(release.universe.names[axis]) for axis in axes)
-            raise UsageError(
-                f"{one_line(release.folder.name)} has too many cells in {names} to be added; ask about one release at a time"
-            )
-        counts = release.model.marginal(axes).transpose([axes.index(column) for column in columns])
-        found = _applied(counts, moves)
+        measured = list(_measured_in(release, columns))
+        for each in measured:
+            parts = [_of_groups(move, groups) for move, groups in zip(moves, each.groups, strict=True)]
+            found = [part for part in parts if part is not None]
+            if len(found) == len(parts):
+                ones = np.full(each.counts.shape, each.noise**2)
+                return _applied(each.counts, found), _applied(ones, [part**2 for part in found])
+        finest = max(measured, key=lambda each: each.counts.size, default=None)
+        counts, noise = _modelled(release, columns, finest), wanted.noise if finest is None else finest.noise
         touched = _applied(np.ones(counts.shape), moves) > 0  # other cells are none of this release's
-        return found, np.where(touched, noise**2, 0.0)
+        return _applied(counts, moves), np.where(touched, noise**2, 0.0)
 
     def _merge(self, axis: int) -> Weights:
         """Return which cells of its column each cell of an axis of the sum merges."""
@@ -213,6 +198,60 @@ class _Sum:
         ]
         parts = [{"release": each.manifest["release"]} for each in self.releases]
         return {**self.last.manifest, "discovered": discovered, "parts": parts}
+
+
+class _Measured(NamedTuple):
+    """A measurement of some columns, its dimensions in their order, with the merged cell of every cell of each column."""
+
+    counts: Weights
+    groups: tuple[Groups, ...]
+    noise: float
+
+
+def _measured_in(release: Release, columns: Sequence[int]) -> Iterator[_Measured]:
+    """Yield a release's measurements of exactly these columns, at any resolutions."""
+    of = release.resolutions
+    for each in release.measurements:
+        own = {of.column(axis): axis for axis in each.axes}
+        if each.cell is None and set(own) == set(columns) and len(each.axes) == len(columns):
+            turned = each.values.transpose([each.axes.index(own[column]) for column in columns])
+            groups = tuple(of.groups(column, own[column]) for column in columns)
+            yield _Measured(turned.astype(np.float64), groups, each.noise)
+
+
+def _modelled(release: Release, columns: Sequence[int], measured: _Measured | None) -> Weights:
+    """Return what a release's model expects in a marginal, corrected by what the release has measured there with merged cells.
+
+    The model leaves out what could be noise. In a sum of many releases it would stand out, so the sum gets the measured counts. Within
+    merged cells, rows are divided as the model divides them.
+    """
+    axes = tuple(sorted(columns))
+    if math.prod(release.universe.shape[axis] for axis in axes) > MOST_CELLS:
+        names = ", ".join(one_line(release.universe.names[axis]) for axis in axes)
+        raise UsageError(
+            f"{one_line(release.folder.name)} has too many cells in {names} to be added; ask about one release at a time"
+        )
+    counts: Weights = release.model.marginal(axes).transpose([axes.index(column) for column in columns])
+    return counts if measured is None else corrected(counts, measured.groups, measured.counts)
+
+
+def corrected(counts: Weights, groups: Sequence[Groups], merged: Weights) -> Weights:
+    """Return counts that add up to other ones in merged cells, and are divided within these as before.
+
+    >>> corrected(np.array([1.0, 3.0, 2.0]), [np.array([0, 0, 1])], np.array([8.0, 1.0])).tolist()
+    [2.0, 6.0, 1.0]
+
+    Args:
+        counts: The counts.
+        groups: For each dimension, the merged cell of every cell.
+        merged: The counts of merged cells. Noisy ones can be negative.
+    """
+    places = np.ravel_multi_index(np.ix_(*groups), merged.shape)
+    expected = np.bincount(places.ravel(), weights=counts.ravel(), minlength=merged.size)[places]
+    cells = np.bincount(places.ravel(), minlength=merged.size)[places]
+    known = expected > LEAST_ROWS
+    shares = np.where(known, counts / np.where(known, expected, 1.0), 1 / cells)
+    return np.asarray(counts + (merged.ravel()[places] - expected) * shares)
 
 
 def _of_groups(move: Weights, groups: Any) -> Weights | None:

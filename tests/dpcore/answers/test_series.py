@@ -24,13 +24,15 @@ from dpcore.answers.summed import summed_release
 from dpcore.cli.main import main
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.release.manifest import Manifest
 from dpcore.release.verification import verify_release
 from dpcore.steward.releases import withdraw_release
 from dpcore.steward.verify import verify_ledger
-from dpcore.universe import Boolean, Universe
+from dpcore.universe import Boolean, Categorical, Universe
 from dpcore.universe.blocks import TimeBlock
 
 SPEC = """\
@@ -459,3 +461,29 @@ def test_releases_that_count_different_numbers_of_rows_of_a_unit_are_no_series_t
         ]
         told = Choice(tuple(members), (), ()).warnings(so="")
         assert ["at most 1 of the rows of a unit, others up to 64" in each for each in told] == [True] * warned
+
+
+def merging_release(name: str, merged: list[int]) -> Release:
+    """A release that has measured two columns together, the first with merged cells. Its noise is so large that the model ignores most of it."""
+    resolutions = Resolutions((4, 2))
+    coarser = resolutions.coarsen(0, merged)
+    universe = Universe({"ward": Categorical(("a", "b", "c", "d")), "smoker": Boolean()})
+    related = np.array([[900, 100], [100, 900]])
+    measured = (
+        Measurement("one-way/00/measure", (0,), None, np.array([500, 500, 500, 500]), 5.0),
+        Measurement("one-way/01/measure", (1,), None, np.array([1000, 1000]), 5.0),
+        Measurement("round-001/measure", (1, coarser), None, related.T, 2000.0),
+    )
+    manifest = {"dataset": "visits", "release": name, "strategy": "adaptive", "discovered": [], "files": []}
+    spec = {"privacy": {"delta": 1e-9}}
+    return Release(Path(name), {**manifest, "spec": spec}, universe, resolutions, measured)
+
+
+def test_counts_with_other_cells_merged_are_added_as_measured_and_not_as_the_model_has_smoothed_them() -> None:
+    first, last = merging_release("first", [0, 0, 1, 1]), merging_release("last", [0, 1, 1, 1])
+    total = summed_release([first, last])
+    (counts,) = (each.values for each in total.measurements if len(each.axes) == 2)
+    smoothed = first.model.marginal((0, 1))
+    assert np.abs(smoothed - 250).max() < 100  # the model takes the relation for noise
+    # Of ward a, the first release knows what it has measured in a and b together, and divides that equally.
+    assert counts.tolist() == pytest.approx(np.array([[900 + 450, 100 + 550], [100 + 50, 900 + 950]]), abs=3)
