@@ -20,8 +20,10 @@ from dpcore.answers.cuts import bin_edges, bin_places, cuts_of, first_place, pla
 from dpcore.answers.query import Among, Bin, Buckets, Cells, Compare, Like, Part, Term, Transform, Truncate
 from dpcore.errors import UsageError
 from dpcore.universe import Attribute
+from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import Spread, category_values, null_codes
 from dpcore.universe.spreading import spread_of
+from dpcore.universe.temporal import CalendarColumn
 
 SAME = 1e-6
 """Values that differ by less, as a share of their size, are one value."""
@@ -175,8 +177,15 @@ class Column:
         else:
             less = at_most = self.start < float(place)
         equal = at_most & ~less
+        if operator in {"=", "<>"} and self._is_bin(place):  # released days name their bins
+            equal = equal[np.searchsorted(self.cell, self.cell)]
         results = {"<": less, "<=": at_most, "=": equal, "<>": ~equal, ">": ~at_most, ">=": ~less}
         return np.asarray(results[operator])
+
+    def _is_bin(self, place: Fraction) -> bool:
+        """Return whether a place is the first day or moment of a bin of the calendar, as which all of the bin is released."""
+        calendar = isinstance(self.attribute, CalendarColumn) and not isinstance(self.attribute, Fine)
+        return calendar and self.spread is not None and place in self.spread.bounds[:-1]
 
     def _values(self, term: Term) -> list[Any]:
         """Return a term's value on each piece."""

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from dpcore.answers.cut_bins import cuts_bins, sides_of_bins
 from dpcore.answers.cut_leaves import CutLeaves, Sides
 from dpcore.answers.evaluate import Marginal, combined, quantiles
 from dpcore.answers.leaf_tree import LeafTree, TreeNoise
@@ -155,23 +156,29 @@ class Ensemble:
             for number, each in found.items()
         }
 
-    def within_leaves(self, merging: Merging, number: Count, *, errors: float) -> Sides:
-        """Return how far a count may be off, in so many standard errors, because it counts only some of the values of a cell."""
+    def within_cells(self, merging: Merging, number: Count | Sum, *, errors: float) -> Sides:
+        """Return how far a number may be off, in so many standard errors, because it is about only some of the values of a cell."""
         _, marginal = self._marginals(merging)[0]
         found = Sides(np.zeros(merging.groups), np.zeros(merging.groups))
         for column in self.cut_columns(merging, number):
-            leaves = CutLeaves(self._leaf_trees[column], merging, column)
-            more = leaves.sides(number, marginal, errors=errors)
+            if column in self._leaf_trees and isinstance(number, Count):
+                more = CutLeaves(self._leaf_trees[column], merging, column).sides(number, marginal, errors=errors)
+            else:
+                more = sides_of_bins(merging, column, number, marginal)
             found = Sides(found.below + more.below, found.above + more.above)
         return found
 
-    def cut_columns(self, merging: Merging, number: Count) -> list[int]:
-        """Return the columns at full resolution of which a query cuts cells. The times of the week were measured by a tree of their own."""
-        return [
-            column
-            for column in merging.rows(number).axes
-            if column in self._leaf_trees and merging.is_cut(column) and not merging.is_of_week(column)
-        ]
+    def cut_columns(self, merging: Merging, number: Count | Sum) -> list[int]:
+        """Return the columns of which a query cuts cells in a way that replicates do not show: bins of the calendar and, for a count, leaves.
+
+        The times of the week were measured by a tree of their own.
+        """
+        found = []
+        for column in merging.rows(number).axes:
+            leaves = isinstance(number, Count) and column in self._leaf_trees
+            if cuts_bins(merging, column) or (leaves and merging.is_cut(column) and not merging.is_of_week(column)):
+                found.append(column)
+        return found
 
     def tilted(
         self, merging: Merging, number: Number, resolved: Mapping[Aggregate, Resolved], *, errors: float

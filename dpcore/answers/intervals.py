@@ -151,25 +151,27 @@ class Intervals:
             number: self._interval(merging, number, value, differences[number], level)
             for number, value in values.items()
         }
-        scale = _normal(level) / _normal(HIDDEN_LEVEL)
-        for number, change in self.ensemble.hidden(merging).items():
-            below, above = self._within_leaves(merging, number, errors=_normal(level))
-            below, above = np.maximum(below, -scale * change), np.maximum(above, scale * change)
-            found[number] = _extended(merging, number, found[number], below, above)
+        scale, hidden = _normal(level) / _normal(HIDDEN_LEVEL), self.ensemble.hidden(merging)
+        for number, each in found.items():
+            below, above = self._within_cells(merging, number, errors=_normal(level))
+            change = scale * hidden.get(number, np.zeros(merging.groups))
+            below, above = np.maximum(below, -change), np.maximum(above, change)
+            if below.any() or above.any():
+                found[number] = _extended(merging, number, each, below, above)
         for number, each in found.items():
             if is_share(number):
                 found[number] = replace(each, high=np.maximum(np.minimum(each.high, 1.0), each.value))
         return merging, found
 
-    def _within_leaves(self, merging: Merging, number: Number, *, errors: float) -> tuple[Weights, Weights]:
-        """Return how far a number may be off to either side, because its counts are of only some of the values of a cell."""
+    def _within_cells(self, merging: Merging, number: Number, *, errors: float) -> tuple[Weights, Weights]:
+        """Return how far a number may be off to either side, because its counts and sums are of only some of the values of a cell."""
         below, above = np.zeros(merging.groups), np.zeros(merging.groups)
-        counts = dict.fromkeys(part for part in aggregates(number) if isinstance(part, Count))
-        if not any(self.ensemble.cut_columns(merging, count) for count in counts):
+        parts = dict.fromkeys(part for part in aggregates(number) if isinstance(part, Count | Sum))
+        if not any(self.ensemble.cut_columns(merging, part) for part in parts):
             return below, above
         values = self.ensemble.parts(merging, number)
         usual = combined(number, values.__getitem__, groups=merging.groups)
-        sides = {count: self.ensemble.within_leaves(merging, count, errors=errors) for count in counts}
+        sides = {part: self.ensemble.within_cells(merging, part, errors=errors) for part in parts}
         for some in moved(number, values, sides):
             found = combined(number, some.__getitem__, groups=merging.groups, overall=values.__getitem__)
             change = np.nan_to_num(found - usual)

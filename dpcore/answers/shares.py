@@ -16,6 +16,7 @@ from dpcore.answers.query import (
     Count,
     Number,
     Overall,
+    Sum,
 )
 from dpcore.models.model import Weights
 
@@ -73,7 +74,7 @@ def implies(part: Condition, whole: Condition) -> bool:
     return False
 
 
-def moved(number: Number, values: Values, sides: Mapping[Count, Sides]) -> Iterator[Values]:
+def moved(number: Number, values: Values, sides: Mapping[Count | Sum, Sides]) -> Iterator[Values]:
     """Yield the values of a number's aggregates, each time with counts that have moved to one side for one reason.
 
     A share's two counts often count the same values of a leaf. Then they move together, as far as both of them may.
@@ -81,7 +82,7 @@ def moved(number: Number, values: Values, sides: Mapping[Count, Sides]) -> Itera
     Args:
         number: The number.
         values: The values of its aggregates.
-        sides: The squares of how far each of its counts may move.
+        sides: The squares of how far each of its counts and sums may move.
     """
     match number:
         case Arithmetic("/", Count() as part, Count() as whole) if is_share(number) and part != whole:
@@ -94,6 +95,7 @@ def moved(number: Number, values: Values, sides: Mapping[Count, Sides]) -> Itera
                     less = np.clip(values[part] + sign * np.sqrt(of_part), 0.0, None)
                     yield {**values, part: less, whole: np.maximum(values[whole] + sign * np.sqrt(of_whole), less)}
         case _:
-            for count, each in sides.items():
-                yield {**values, count: np.maximum(values[count] - np.sqrt(each.below), 0.0)}
-                yield {**values, count: values[count] + np.sqrt(each.above)}
+            for moving, each in sides.items():
+                less = values[moving] - np.sqrt(each.below)
+                yield {**values, moving: np.maximum(less, 0.0) if isinstance(moving, Count) else less}
+                yield {**values, moving: values[moving] + np.sqrt(each.above)}
