@@ -52,6 +52,7 @@ class Column:
         share: The share of the cell that is in the piece.
         start: The first place of each piece of an ordered column.
         null: Whether a piece has the rows without a value.
+        released: Whether the column is released. If so, the first day of a bin of the calendar stands for the bin.
     """
 
     attribute: Attribute
@@ -60,9 +61,10 @@ class Column:
     share: Floats
     start: npt.NDArray[Any]
     null: npt.NDArray[np.bool_]
+    released: bool = True
 
     @classmethod
-    def of(cls, attribute: Attribute, parts: Iterable[Any]) -> "Column":
+    def of(cls, attribute: Attribute, parts: Iterable[Any], *, released: bool = True) -> "Column":
         """Divide a column by the conditions and terms of a query that concern it."""
         null = np.isin(np.arange(attribute.size), null_codes(attribute))
         if not attribute.ordered:
@@ -82,6 +84,7 @@ class Column:
             np.concatenate([_shares(spread, start), np.ones(len(nulls))]),
             np.concatenate([start, np.repeat(bounds[-1], len(nulls))]),
             np.concatenate([np.zeros(len(start), dtype=np.bool_), np.ones(len(nulls), dtype=np.bool_)]),
+            released,
         )
 
     def spread_by(self, spread: Spread) -> "Column":
@@ -185,7 +188,7 @@ class Column:
     def _is_bin(self, place: Fraction) -> bool:
         """Return whether a place is the first day or moment of a bin of the calendar, as which all of the bin is released."""
         calendar = isinstance(self.attribute, CalendarColumn) and not isinstance(self.attribute, Fine)
-        return calendar and self.spread is not None and place in self.spread.bounds[:-1]
+        return self.released and calendar and self.spread is not None and place in self.spread.bounds[:-1]
 
     def _values(self, term: Term) -> list[Any]:
         """Return a term's value on each piece."""

@@ -105,6 +105,12 @@ class Ensemble:
         attribute = self._release.universe.attributes[self._release.universe.names[column]]
         return isinstance(attribute, Fine) and attribute.leaves is not None
 
+    def needs_unmeasured_values(self, merging: Merging, number: Number) -> bool:
+        """Return whether a number depends on how values lie within declared bins, where nothing was measured."""
+        valued = {each.column for each in aggregates(number) if not isinstance(each, Count)}
+        columns = [merging.column(column) for column in sorted(valued)]
+        return any(not isinstance(each.attribute, Fine) and varies(each.attribute, each.spread) for each in columns)
+
     def merging(self, query: Query) -> Merging:
         """Return a query made ready for this release."""
         return Merging(query, self._release.universe)

@@ -182,6 +182,8 @@ class Intervals:
         self, merging: Merging, number: Number, value: Weights, differences: Weights, level: float
     ) -> Interval:
         basis, factor = self._judged(merging, aggregates(number))
+        if basis is Basis.MEASURED and self.ensemble.needs_unmeasured_values(merging, number):
+            basis = Basis.MODEL
         if isinstance(number, Count):
             return self._of_count(merging, number, value, differences, Judged(basis, factor, level))
         clumps = self._clumps(merging, number, basis) if factor >= APART else 0.0

@@ -79,7 +79,7 @@ class Periods:
             days: Attribute = Datetime(minimum=ends[0], maximum=ends[1], every=calendar.every)
         else:
             days = Date(minimum=first, maximum=last, every=calendar.every)
-        return cls(calendar, position, Column.of(days, parts))
+        return cls(calendar, position, Column.of(days, parts, released=False))
 
     def needed(self, condition: Condition) -> tuple[str, ...]:
         """Return the periods in which a condition may hold for some row, whatever its other columns are."""
