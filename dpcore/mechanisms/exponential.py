@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -94,7 +95,12 @@ class ExponentialMechanism:
     def draw(self, scores: npt.NDArray[np.int64]) -> int:
         """Return the index of the selected score."""
         select = selection.softmax if self.flavour is Flavour.GUMBEL else selection.permute_and_flip
-        return select(selection.behind_best(scores), rate=Fraction(self.epsilon) / (2 * self.sensitivity))
+        return select(selection.behind_best(scores), rate=self._rate)
+
+    @cached_property
+    def _rate(self) -> Fraction:
+        """The exponent of a candidate's weight, for each step that its score is behind the best."""
+        return Fraction(self.epsilon) / (2 * self.sensitivity)
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
