@@ -1,6 +1,7 @@
 """The exponential mechanism: select a candidate by its noisy score."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -149,14 +150,24 @@ def price(epsilon: float, *, currency: Currency, bounded_range: bool) -> Fractio
 
 def epsilon_for(amount: int, *, currency: Currency, bounded_range: bool) -> float:
     """Return the largest epsilon of a selection that costs at most `amount`."""
-    halves = 2 if bounded_range else 1
     return closest_affordable(
         lambda epsilon: price(epsilon, currency=currency, bounded_range=bounded_range),
         amount=amount,
         wanted=LARGEST_EPSILON,
         cheapest=SMALLEST_EPSILON,
-        guess=(lambda budget: halves * gdp_to_pure(budget)) if Currency(currency) is Currency.GDP else None,
+        guess=_guess(currency, bounded_range=bounded_range),
     )
+
+
+def _guess(currency: Currency, *, bounded_range: bool) -> Callable[[Fraction], float] | None:
+    """Return the epsilon that an amount buys, up to rounding. For a range of 2 epsilon there is no simple formula in zCDP."""
+    match Currency(currency):
+        case Currency.PURE:
+            return float
+        case Currency.GDP:
+            return lambda budget: (2 if bounded_range else 1) * gdp_to_pure(budget)
+        case Currency.ZCDP:
+            return (lambda budget: math.sqrt(8 * budget)) if bounded_range else None
 
 
 def _flavour_named(flavour: object) -> Flavour:
