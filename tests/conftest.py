@@ -19,6 +19,7 @@ from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
 from tests.fixed_draws import pytest_runtest_setup  # noqa: F401  a hook
 from tests.postgres import postgres_for_prefect, postgres_server  # noqa: F401  fixtures for all tests
+from tests.rough_models import rough_models  # noqa: F401  likewise
 from tests.schedule import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401  hooks
 
 # The same examples on every machine, without a deadline: benchmarks measure speed, tests do not.
