@@ -4,7 +4,7 @@ import gc
 import importlib
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,16 @@ def pytest_configure() -> None:
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
     importlib.import_module("tests.few_replicates")
     os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and output to a terminal that wide is wrapped
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let Python's garbage collector rest while tests are collected: nearly all that this makes is kept."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
