@@ -7,10 +7,15 @@ import pytest
 from dpcore.models import fitting
 
 
+def fit_roughly(patch: pytest.MonkeyPatch) -> None:
+    """Let every model that this process makes take a few evaluations instead of hundreds."""
+    for most in ("FIRST_TRIES", "LAST_TRIES", "FEWEST_LAST_TRIES"):
+        patch.setattr(fitting, most, 5)
+
+
 @pytest.fixture(scope="module")
 def rough_models() -> Iterator[None]:
-    """Let every model that this module makes in its own process take a few evaluations instead of hundreds."""
+    """Fit roughly in all tests of a module, and in what its own fixtures make."""
     with pytest.MonkeyPatch.context() as patch:
-        for most in ("FIRST_TRIES", "LAST_TRIES", "FEWEST_LAST_TRIES"):
-            patch.setattr(fitting, most, 5)
+        fit_roughly(patch)
         yield
