@@ -4,7 +4,7 @@ import gc
 import importlib
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
 from tests.fixed_draws import pytest_runtest_setup  # noqa: F401  a hook
 from tests.postgres import postgres_for_prefect, postgres_server  # noqa: F401  fixtures for all tests
+from tests.rough_models import rough_models  # noqa: F401  likewise
 from tests.schedule import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401  hooks
 
 # The same examples on every machine, without a deadline: benchmarks measure speed, tests do not.
@@ -36,6 +37,16 @@ def pytest_configure() -> None:
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
     importlib.import_module("tests.few_replicates")
     os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and output to a terminal that wide is wrapped
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let Python's garbage collector rest while tests are collected: nearly all that this makes is kept."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

@@ -7,6 +7,7 @@ A test of the source itself is marked `system_entropy`.
 
 import hashlib
 import os
+import threading
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +18,33 @@ from dpcore.mechanisms.sampling import entropy
 SYSTEM = entropy.random_words
 
 
+_AHEAD = 4096
+"""The words that are made at a time: an audit asks millions of times for one or two."""
+
+
 class FixedWords:
     """Words from a seeded generator in the process that made it, and the operating system's in every other."""
 
     def __init__(self, name: str) -> None:
         self._process = os.getpid()
-        self._rng = np.random.default_rng(list(hashlib.sha256(name.encode()).digest()))
+        self._next_words = np.random.PCG64(list(hashlib.sha256(name.encode()).digest())).random_raw
+        self._made = self._next_words(0)
+        self._used = 0
+        self._lock = threading.Lock()
 
     def __call__(self, count: int) -> npt.NDArray[np.uint64]:
         if os.getpid() != self._process:
             return SYSTEM(count)
-        return self._rng.integers(0, 2**64, count, dtype=np.uint64)
+        with self._lock:
+            end = self._used + count
+            if end > self._made.size:
+                rest = self._made[self._used :]
+                self._made = np.concatenate([rest, self._next_words(max(_AHEAD, count) - rest.size)])
+                self._made.flags.writeable = False  # as the operating system's words are
+                self._used, end = 0, count
+            words = self._made[self._used : end]
+            self._used = end
+        return words
 
 
 @pytest.hookimpl(tryfirst=True)

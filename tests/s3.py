@@ -6,6 +6,9 @@ from contextlib import contextmanager
 from urllib.request import Request, urlopen
 
 import fsspec
+import pytest
+from moto import backends
+from moto.moto_server.werkzeug_app import MotoRequestHandler
 from moto.server import ThreadedMotoServer
 
 BUCKET = "public"
@@ -16,6 +19,14 @@ def s3_server() -> Iterator[Mapping[str, str]]:
     """Start a server with an empty bucket, and yield the variables of the environment for its users."""
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it reports every request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    with pytest.MonkeyPatch.context() as patch:
+        services = tuple(backends.list_of_moto_modules())
+        patch.setattr(backends, "list_of_moto_modules", lambda: services)  # it reads a folder for every request
+        patch.setattr(MotoRequestHandler, "protocol_version", "HTTP/1.1")  # a connection is used again, as in S3
+        yield from _serving(server)
+
+
+def _serving(server: ThreadedMotoServer) -> Iterator[Mapping[str, str]]:
     server.start()
     try:
         host, port = server.get_host_and_port()

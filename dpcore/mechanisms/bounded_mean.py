@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -171,7 +172,7 @@ class BoundedMean:
 
     def answer(self, exact: Exact) -> MeanEstimate:
         """Add noise to both numbers and return their mean."""
-        sums, counts = self._noises()
+        sums, counts = self._noises
         centred, rows = exact.for_noise()
         return self._estimate(int(sums.draw(centred)[0]), int(counts.draw(rows)[0]))
 
@@ -186,6 +187,7 @@ class BoundedMean:
             **describe_protection(self.protection),
         }
 
+    @cached_property
     def _noises(self) -> tuple[Noise, Noise]:
         distances = [max(part) for part in zip(*_movements(self.grid, self.protection), strict=True)]
         sums, counts = map(one_number, distances)
@@ -196,7 +198,7 @@ class BoundedMean:
         rows, width = max(noisy_rows, 1), self.grid.width
         offset = Fraction(noisy_sum, rows)
         offset = max(min(offset, Fraction(width)), Fraction(-width))
-        sums, counts = (noise.standard_deviation for noise in self._noises())
+        sums, counts = (noise.standard_deviation for noise in self._noises)
         half_step = float(self.grid.step) / 2
         return MeanEstimate(
             mean=self.grid.value((self.grid.lowest + self.grid.highest + offset) / 2),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -69,7 +70,7 @@ class BoundedSum:
         """Check, before any draw, that sums fit in 64 bits and that the noise is valid."""
         check_sums_fit(self.grid, protection=self.protection)
         object.__setattr__(self, "noise", NoiseKind(self.noise))
-        self._on_steps()
+        self.noise.at(self.scale, sensitivity=self.sensitivity)
         object.__setattr__(self, "scale", float(self.scale))
 
     @classmethod
@@ -117,11 +118,11 @@ class BoundedSum:
     @property
     def standard_deviation(self) -> float:
         """The noise's standard deviation, in the values' own unit."""
-        return self._on_steps().standard_deviation * float(self.grid.step)
+        return self._on_steps.standard_deviation * float(self.grid.step)
 
     def price(self, currency: Currency) -> int:
         """Return the price of one draw, as an amount."""
-        return self._on_steps().price(currency)
+        return self._on_steps.price(currency)
 
     def draw(self, values: Column, *, ids: Column = None, weights: Column = None) -> float:
         """Return a noisy sum.
@@ -140,7 +141,7 @@ class BoundedSum:
 
     def answer(self, exact: Exact) -> float:
         """Return the sum with its noise."""
-        return self.grid.value(int(self._on_steps().draw(exact.for_noise())[0]))
+        return self.grid.value(int(self._on_steps.draw(exact.for_noise())[0]))
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
@@ -152,6 +153,7 @@ class BoundedSum:
             **describe_protection(self.protection),
         }
 
+    @cached_property
     def _on_steps(self) -> Noise:
         return self.noise.at(self.scale, sensitivity=self.sensitivity)
 

@@ -1,6 +1,6 @@
 """Split a sparse vector's epsilon between the noise of its threshold and the noise of its values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -14,6 +14,9 @@ from dpcore.privacy.accounting.rounding import float_down, float_up, real
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-12, 1e3
 """Below, every answer is a coin flip; above, nobody is protected."""
+
+_GUESSES: Mapping[Currency, Callable[[Fraction], float]] = {Currency.PURE: float, Currency.GDP: gdp_to_pure}
+"""The epsilon that an amount buys, up to rounding. There is no simple formula in zCDP."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Division:
             amount=amount,
             wanted=most,
             cheapest=least,
-            guess=gdp_to_pure if Currency(currency) is Currency.GDP else None,
+            guess=_GUESSES.get(Currency(currency)),
         )
 
     def _usable(self) -> tuple[float, float]:

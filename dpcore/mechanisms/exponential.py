@@ -1,9 +1,11 @@
 """The exponential mechanism: select a candidate by its noisy score."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -94,7 +96,12 @@ class ExponentialMechanism:
     def draw(self, scores: npt.NDArray[np.int64]) -> int:
         """Return the index of the selected score."""
         select = selection.softmax if self.flavour is Flavour.GUMBEL else selection.permute_and_flip
-        return select(selection.behind_best(scores), rate=Fraction(self.epsilon) / (2 * self.sensitivity))
+        return select(selection.behind_best(scores), rate=self._rate)
+
+    @cached_property
+    def _rate(self) -> Fraction:
+        """The exponent of a candidate's weight, for each step that its score is behind the best."""
+        return Fraction(self.epsilon) / (2 * self.sensitivity)
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
@@ -143,14 +150,24 @@ def price(epsilon: float, *, currency: Currency, bounded_range: bool) -> Fractio
 
 def epsilon_for(amount: int, *, currency: Currency, bounded_range: bool) -> float:
     """Return the largest epsilon of a selection that costs at most `amount`."""
-    halves = 2 if bounded_range else 1
     return closest_affordable(
         lambda epsilon: price(epsilon, currency=currency, bounded_range=bounded_range),
         amount=amount,
         wanted=LARGEST_EPSILON,
         cheapest=SMALLEST_EPSILON,
-        guess=(lambda budget: halves * gdp_to_pure(budget)) if Currency(currency) is Currency.GDP else None,
+        guess=_guess(currency, bounded_range=bounded_range),
     )
+
+
+def _guess(currency: Currency, *, bounded_range: bool) -> Callable[[Fraction], float] | None:
+    """Return the epsilon that an amount buys, up to rounding. For a range of 2 epsilon there is no simple formula in zCDP."""
+    match Currency(currency):
+        case Currency.PURE:
+            return float
+        case Currency.GDP:
+            return lambda budget: (2 if bounded_range else 1) * gdp_to_pure(budget)
+        case Currency.ZCDP:
+            return (lambda budget: math.sqrt(8 * budget)) if bounded_range else None
 
 
 def _flavour_named(flavour: object) -> Flavour:

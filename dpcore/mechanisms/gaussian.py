@@ -61,6 +61,7 @@ class DiscreteGaussian:
             amount=amount,
             wanted=SMALLEST_SCALE,
             cheapest=LARGEST_SCALE,
+            guess=lambda budget: math.sqrt(sensitivity.l2_squared / (2 * budget)),
         )
         return cls(sigma=sigma, sensitivity=sensitivity)
 

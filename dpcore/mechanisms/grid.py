@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from functools import cached_property
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -34,6 +35,7 @@ MOST_STEPS = 1 << 30
 _FARTHEST = 1e300
 _SMALLEST, _LARGEST = Fraction(1, 10**250), Fraction(10**250)
 _EXACT = 2**53
+_HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,12 +122,12 @@ class ValueGrid:
         except (KeyError, ValueError, TypeError, SpecError):
             raise UsageError("this description has no complete grid; record it with describe()") from None
 
-    @property
+    @cached_property
     def lowest(self) -> int:
         """The least number of steps that a value can become."""
         return self.nearest(self.minimum)
 
-    @property
+    @cached_property
     def highest(self) -> int:
         """The largest number of steps that a value can become."""
         return self.nearest(self.maximum)
@@ -157,7 +159,7 @@ class ValueGrid:
     def nearest(self, value: float | Fraction) -> int:
         """Convert one number to steps, clipped to the bounds, in exact arithmetic. NaN counts as the minimum."""
         clipped = self.minimum if value != value else max(self.minimum, min(self.maximum, value))  # noqa: PLR0124  NaN, of any type
-        return math.floor(Fraction(clipped) / self.step + Fraction(1, 2))
+        return math.floor(Fraction(clipped) / self.step + _HALF)
 
     def value(self, steps: int | Fraction) -> float:
         """Convert a noisy number of steps to a float. Sums and noise are exact until here."""

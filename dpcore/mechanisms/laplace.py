@@ -1,7 +1,7 @@
 """Discrete Laplace noise on counts."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
@@ -63,7 +63,7 @@ class DiscreteLaplace:
             amount=amount,
             wanted=SMALLEST_SCALE,
             cheapest=LARGEST_SCALE,
-            guess=(lambda budget: sensitivity.l1 / gdp_to_pure(budget)) if Currency(currency) is Currency.GDP else None,
+            guess=_guess(sensitivity, currency=currency),
         )
         return cls(scale=scale, sensitivity=sensitivity)
 
@@ -88,6 +88,16 @@ class DiscreteLaplace:
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
         return {"name": self.name, "scale": repr(self.scale), **describe_sensitivity(self.sensitivity)}
+
+
+def _guess(sensitivity: Sensitivity, *, currency: Currency) -> Callable[[Fraction], float] | None:
+    """Return the scale that an amount buys, up to rounding. There is no simple formula in zCDP."""
+    match Currency(currency):
+        case Currency.PURE:
+            return lambda budget: float(sensitivity.l1 / budget)
+        case Currency.GDP:
+            return lambda budget: sensitivity.l1 / gdp_to_pure(budget)
+    return None
 
 
 def _price(scale: float, *, sensitivity: Sensitivity, currency: Currency) -> Fraction:

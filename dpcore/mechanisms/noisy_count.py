@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -65,7 +66,7 @@ class NoisyCount:
         """Validate the noise before any draw."""
         checked_protection(self.protection)
         object.__setattr__(self, "noise", NoiseKind(self.noise))
-        self._on_counts()
+        self.noise.at(self.scale, sensitivity=self.sensitivity)
         object.__setattr__(self, "scale", float(self.scale))
 
     @classmethod
@@ -96,11 +97,11 @@ class NoisyCount:
     @property
     def standard_deviation(self) -> float:
         """The noise's standard deviation, in rows."""
-        return self._on_counts().standard_deviation
+        return self._on_counts.standard_deviation
 
     def price(self, currency: Currency) -> int:
         """Return the price of one draw, as an amount."""
-        return self._on_counts().price(currency)
+        return self._on_counts.price(currency)
 
     def draw(self, property_of_rows: Column, *, ids: Column = None, weights: Column = None) -> int:
         """Return a noisy number of rows.
@@ -119,7 +120,7 @@ class NoisyCount:
 
     def answer(self, exact: Exact) -> int:
         """Return the number with its noise."""
-        return int(self._on_counts().draw(exact.for_noise())[0])
+        return int(self._on_counts.draw(exact.for_noise())[0])
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
@@ -130,6 +131,7 @@ class NoisyCount:
             **describe_protection(self.protection),
         }
 
+    @cached_property
     def _on_counts(self) -> Noise:
         return self.noise.at(self.scale, sensitivity=self.sensitivity)
 

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -84,7 +85,7 @@ class NoisyHistogram:
         checked_protection(self.protection)
         object.__setattr__(self, "marginals", _checked(self.marginals, universe=self.universe))
         object.__setattr__(self, "noise", NoiseKind(self.noise))
-        self._on_counts()
+        self.noise.at(self.scale, sensitivity=self.sensitivity)
         object.__setattr__(self, "scale", float(self.scale))
 
     @classmethod
@@ -155,11 +156,11 @@ class NoisyHistogram:
     @property
     def standard_deviation(self) -> float:
         """The noise's standard deviation, per count."""
-        return self._on_counts().standard_deviation
+        return self._on_counts.standard_deviation
 
     def price(self, currency: Currency) -> int:
         """Return the price of one draw over all counts, as an amount."""
-        return self._on_counts().price(currency)
+        return self._on_counts.price(currency)
 
     def draw(self, table: Any) -> Marginals:
         """Return the noisy counts of each marginal, keyed by column names, as arrays with one axis per column.
@@ -185,7 +186,7 @@ class NoisyHistogram:
         universe = self._declared()
         shapes = [tuple(universe.shape[axis] for axis in axes) for axes in self.marginals]
         noisy = np.split(
-            self._on_counts().draw(exact.for_noise()), np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+            self._on_counts.draw(exact.for_noise()), np.cumsum([math.prod(shape) for shape in shapes])[:-1]
         )
         names = [tuple(universe.names[axis] for axis in axes) for axes in self.marginals]
         return {name: part.reshape(shape) for name, part, shape in zip(names, noisy, shapes, strict=True)}
@@ -207,6 +208,7 @@ class NoisyHistogram:
             )
         return self.universe
 
+    @cached_property
     def _on_counts(self) -> Noise:
         return self.noise.at(self.scale, sensitivity=self.sensitivity)
 

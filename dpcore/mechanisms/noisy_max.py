@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -146,7 +147,7 @@ class ReportNoisyMax:
             "monotone": flag_text(self.monotone),
         }
 
-    @property
+    @cached_property
     def _rate(self) -> Fraction:
         """The inverse of the noise's scale."""
         return Fraction(self.epsilon) / ((1 if self.monotone else 2) * self.sensitivity)

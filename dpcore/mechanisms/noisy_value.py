@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -61,7 +62,7 @@ class NoisyValue:
         """Validate the noise before any draw."""
         object.__setattr__(self, "moves_by", _movement(self.moves_by))
         object.__setattr__(self, "noise", NoiseKind(self.noise))
-        self._on_steps()
+        self.noise.at(self.scale, sensitivity=self.sensitivity)
         object.__setattr__(self, "scale", float(self.scale))
 
     @classmethod
@@ -104,11 +105,11 @@ class NoisyValue:
     @property
     def standard_deviation(self) -> float:
         """The noise's standard deviation, in the answer's own unit."""
-        return self._on_steps().standard_deviation * float(self.grid.step)
+        return self._on_steps.standard_deviation * float(self.grid.step)
 
     def price(self, currency: Currency) -> int:
         """Return the price of one draw, as an amount."""
-        return self._on_steps().price(currency)
+        return self._on_steps.price(currency)
 
     def draw(self, value: float | Fraction) -> float:
         """Return a noisy answer. NaN counts as the minimum, and a value outside the range as its nearest bound."""
@@ -117,7 +118,7 @@ class NoisyValue:
         if isinstance(value, bool) or not isinstance(value, float | int | Fraction):
             raise UsageError("an answer must be a number; compute it from the table first")
         exact = np.array([self.grid.nearest(value)], dtype=np.int64)
-        return self.grid.value(int(self._on_steps().draw(exact)[0]))
+        return self.grid.value(int(self._on_steps.draw(exact)[0]))
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
@@ -129,6 +130,7 @@ class NoisyValue:
             **self.grid.describe(),
         }
 
+    @cached_property
     def _on_steps(self) -> Noise:
         return self.noise.at(self.scale, sensitivity=self.sensitivity)
 

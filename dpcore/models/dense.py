@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,10 +95,9 @@ class DenseModel:
 
     def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
         """Return several marginals, in the given order. Sets that lack an axis share the sums over it, which saves most passes."""
-        wanted = list(dict.fromkeys(sets))
-        for axes in wanted:
-            self._check(axes)
-        found = _shared_sums(self._weights, tuple(range(self._weights.ndim)), wanted=set(wanted))
+        wanted = tuple(dict.fromkeys(sets))
+        found = {tuple(range(self._weights.ndim)): self._weights}
+        _take_sums(self._weights, _shared_sums(self._weights.shape, wanted), found)
         return {axes: self._counts(found[axes]) for axes in wanted}
 
     def multiply(self, axes: Axes, factor: Weights) -> None:
@@ -183,42 +184,97 @@ class DenseModel:
         return np.multiply(sums, self._total / self._mass, out=np.empty(sums.shape))
 
     def _check(self, axes: Axes) -> None:
-        if list(axes) != sorted(set(axes)) or any(not 0 <= axis < self._weights.ndim for axis in axes):
-            raise UsageError(f"axes must be ascending positions from 0 to {self._weights.ndim - 1}, each named once")
+        _check_axes(axes, self._weights.ndim)
 
 
-def _shared_sums(array: Weights, axes: Axes, *, wanted: set[Axes]) -> dict[Axes, Weights]:
-    """Return the sums of an array, whose axes are `axes`, to each wanted set of axes."""
-    found = {axes: array} if axes in wanted else {}
+def _check_axes(axes: Axes, dimensions: int) -> None:
+    if list(axes) != sorted(set(axes)) or any(not 0 <= axis < dimensions for axis in axes):
+        raise UsageError(f"axes must be ascending positions from 0 to {dimensions - 1}, each named once")
+
+
+class _Sum(NamedTuple):
+    """A step of a plan: keep some axes of an array, by their place in it, and go on from the result."""
+
+    kept: Axes
+    axes: Axes
+    is_wanted: bool
+    further: tuple["_Sum", ...]
+
+
+@lru_cache(maxsize=64)  # a fit takes the same sums thousands of times
+def _shared_sums(shape: tuple[int, ...], wanted: tuple[Axes, ...]) -> tuple[_Sum, ...]:
+    """Plan the sums of an array to each wanted set of its axes."""
+    for axes in wanted:
+        _check_axes(axes, len(shape))
+    return tuple(_sums_from(tuple(range(len(shape))), shape, wanted=set(wanted)))
+
+
+def _sums_from(axes: Axes, shape: tuple[int, ...], *, wanted: set[Axes]) -> Iterator[_Sum]:
+    """Yield the sums that lead from an array with these axes to each wanted set of them."""
     left = wanted - {axes}
     while left:
         # Sum out the axis that most sets lack; among equals the longest, which leaves the smallest array.
-        _, _, absent = max(
-            (sum(axis not in one for one in left), array.shape[at], axis) for at, axis in enumerate(axes)
-        )
+        _, _, absent = max((sum(axis not in one for one in left), shape[axis], axis) for axis in axes)
         group = {one for one in left if absent not in one}
         union = tuple(axis for axis in axes if any(axis in one for one in group))
-        reduced = sum_to(array, tuple(axes.index(axis) for axis in union))
-        found |= _shared_sums(reduced, union, wanted=group)
+        further = tuple(_sums_from(union, shape, wanted=group))
+        yield _Sum(tuple(axes.index(axis) for axis in union), union, union in group, further)
         left -= group
-    return found
+
+
+def _take_sums(array: Weights, plan: tuple[_Sum, ...], found: dict[Axes, Weights]) -> None:
+    """Add the wanted sums of an array to those found."""
+    for each in plan:
+        reduced = sum_to(array, each.kept)
+        if each.is_wanted:
+            found[each.axes] = reduced
+        _take_sums(reduced, each.further, found)
 
 
 def _shared_spread(functions: Mapping[Axes, Weights], shape: tuple[int, ...]) -> Weights:
     """Return the sum of functions, broadcast to all axes. Functions that lack an axis are added up before they are broadcast along it."""
+    shapes, added, spread = _spreads(shape, tuple(functions))
+    sums: dict[int, Weights] = {0: np.zeros(shape)}
+
+    def add(to: int, function: Weights) -> None:
+        if to not in sums:
+            sums[to] = np.zeros(shapes[to])
+        sums[to] += function
+
+    for function, (to, functions_shape) in zip(functions.values(), added, strict=True):
+        add(to, function.reshape(functions_shape))
+    for source, to in spread:
+        add(to, sums.pop(source))
+    return sums[0]
+
+
+@lru_cache(maxsize=64)  # likewise
+def _spreads(
+    shape: tuple[int, ...], sets: tuple[Axes, ...]
+) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, tuple[int, ...]], ...], tuple[tuple[int, int], ...]]:
+    """Plan the sum of functions of sets of axes.
+
+    Return the shapes of the sums that it takes, of which the first is the result; for each function the sum that it is added to, and its
+    shape there; and then which sums are added to which.
+    """
     everywhere = range(len(shape))
     longest_first = sorted(everywhere, key=lambda axis: -shape[axis])
-    sums: dict[Axes, Weights] = {(): np.zeros(shape)}
+    places: dict[Axes, int] = {(): 0}
 
-    def add(absent: Axes, function: Weights) -> None:
-        if absent not in sums:
-            sums[absent] = np.zeros([1 if axis in absent else shape[axis] for axis in everywhere])
-        sums[absent] += function
+    def place(absent: Axes) -> int:
+        return places.setdefault(absent, len(places))
 
-    for axes, function in functions.items():
-        absent = tuple(axis for axis in longest_first if axis not in axes)
-        add(absent, function.reshape([shape[axis] if axis in axes else 1 for axis in everywhere]))
-    for count in range(len(shape), 0, -1):
-        for absent in [key for key in sums if len(key) == count]:
-            add(absent[:-1], sums.pop(absent))
-    return sums[()]
+    added = tuple(
+        (
+            place(tuple(axis for axis in longest_first if axis not in axes)),
+            tuple(shape[axis] if axis in axes else 1 for axis in everywhere),
+        )
+        for axes in sets
+    )
+    spread = tuple(
+        (places[absent], place(absent[:-1]))
+        for count in range(len(shape), 0, -1)
+        for absent in [key for key in places if len(key) == count]
+    )
+    shapes = tuple(tuple(1 if axis in absent else shape[axis] for axis in everywhere) for absent in places)
+    return shapes, added, spread

@@ -9,7 +9,8 @@ second core. A threaded BLAS call could even wait a whole time slice for its oth
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +31,22 @@ def sum_to(array: Weights, axes: Axes) -> Weights:
 
     First the axes before the suffix are summed, in vectors as long as the suffix. Then the suffix itself is summed.
     """
-    shape = array.shape
-    kept = _kept(array, axes)
+    steps, summed = _sum_steps(array.shape, axes)
+    for step in steps:
+        array = step(array)
+    return array.reshape(summed)
+
+
+@lru_cache(maxsize=512)  # a fit takes the same sums thousands of times, and small ones take less time than their plan
+def _sum_steps(shape: tuple[int, ...], axes: Axes) -> tuple[tuple[Callable[[Weights], Weights], ...], tuple[int, ...]]:
+    """Return the steps of a sum, and the shape of its result."""
+    steps: list[Callable[[Weights], Weights]] = []
+    kept = _kept(shape, axes)
     cut = _cut(shape, _SUFFIX)
     sizes, keeps = _runs(shape[:cut], kept[:cut])
     if not all(keeps):
         dropped = tuple(run for run, keep in enumerate(keeps) if not keep)
-        array = np.add.reduce(array.reshape(*sizes, -1), axis=dropped)
+        steps.append(partial(_reduced, shape=(*sizes, -1), axis=dropped))
     before = math.prod(_only(sizes, keeps))
     sizes, keeps = _runs(shape[cut:], kept[cut:])
     while not all(keeps):
@@ -44,14 +54,23 @@ def sum_to(array: Weights, axes: Axes) -> Weights:
         before *= math.prod(sizes[:run])
         size, after = sizes[run], math.prod(sizes[run + 1 :])
         if after >= _LOOP or (after == 1 and size > _CALL):
-            array = np.add.reduce(array.reshape(before, size, after), axis=1)
+            steps.append(partial(_reduced, shape=(before, size, after), axis=(1,)))
         elif after > 1 and size * after >= _SUFFIX:
-            array = _column_sums(array.reshape(before, size, after))
+            steps.append(partial(_column_sums, shape=(before, size, after)))
         else:
-            array = times(array.reshape(before, size * after), _summing(sizes[run:], keeps[run:]))
+            matrix = _summing(tuple(sizes[run:]), tuple(keeps[run:]))
+            steps.append(partial(_multiplied, shape=(before, size * after), matrix=matrix))
             break
         sizes, keeps = sizes[run + 1 :], keeps[run + 1 :]
-    return array.reshape(_only(shape, kept))
+    return tuple(steps), tuple(_only(shape, kept))
+
+
+def _reduced(array: Weights, *, shape: tuple[int, ...], axis: tuple[int, ...]) -> Weights:
+    return np.asarray(np.add.reduce(array.reshape(shape), axis=axis))
+
+
+def _multiplied(array: Weights, *, shape: tuple[int, ...], matrix: Weights) -> Weights:
+    return times(array.reshape(shape), matrix)
 
 
 def scale_along(array: Weights, axes: Axes, *, factor: Weights) -> None:
@@ -60,7 +79,7 @@ def scale_along(array: Weights, axes: Axes, *, factor: Weights) -> None:
     Where the innermost run is short, the factor is first expanded over chunks of trailing axes that stay in the cache.
     """
     shape = array.shape
-    kept = _kept(array, axes)
+    kept = _kept(shape, axes)
     sizes, keeps = _runs(shape, kept)
     if not sizes or sizes[-1] >= _LOOP:
         view = array.reshape(sizes)
@@ -86,8 +105,8 @@ def scale_along(array: Weights, axes: Axes, *, factor: Weights) -> None:
             view *= expanded[:length]
 
 
-def _kept(array: Weights, axes: Axes) -> list[bool]:
-    return [axis in axes for axis in range(array.ndim)]
+def _kept(shape: Sequence[int], axes: Axes) -> list[bool]:
+    return [axis in axes for axis in range(len(shape))]
 
 
 def _only(sizes: Sequence[int], keeps: Sequence[bool]) -> list[int]:
@@ -124,9 +143,12 @@ def _cells(shape: Sequence[int], kept: Sequence[bool]) -> NDArray[np.intp]:
     return np.ascontiguousarray(np.broadcast_to(np.arange(math.prod(kept_shape)).reshape(kept_shape), shape))
 
 
-def _summing(sizes: Sequence[int], keeps: Sequence[bool]) -> Weights:
+@lru_cache(maxsize=128)  # the plans of many sums share one; the largest is of 260 KB
+def _summing(sizes: tuple[int, ...], keeps: tuple[bool, ...]) -> Weights:
     """Return the zero-one matrix that sums a row of cells to the cells of the kept runs."""
-    return np.eye(math.prod(_only(sizes, keeps)))[_cells(sizes, keeps).ravel()]
+    matrix = np.eye(math.prod(_only(sizes, keeps)))[_cells(sizes, keeps).ravel()]
+    matrix.flags.writeable = False
+    return matrix
 
 
 def times(rows: Weights, matrix: Weights) -> Weights:
@@ -136,8 +158,11 @@ def times(rows: Weights, matrix: Weights) -> Weights:
     batches = len(rows) // height
     split = batches * height
     result = np.empty((len(rows), width))
-    np.matmul(rows[:split].reshape(batches, height, length), matrix, out=result[:split].reshape(batches, height, width))
-    np.matmul(rows[split:], matrix, out=result[split:])
+    if batches:
+        whole = result[:split].reshape(batches, height, width)
+        np.matmul(rows[:split].reshape(batches, height, length), matrix, out=whole)
+    if split < len(rows):
+        np.matmul(rows[split:], matrix, out=result[split:])
     return result
 
 
@@ -163,8 +188,9 @@ def products(left: Weights, right: Weights) -> Weights:
     return result
 
 
-def _column_sums(stack: Weights) -> Weights:
-    """Sum over the middle axis, for a short last axis."""
+def _column_sums(array: Weights, *, shape: tuple[int, int, int]) -> Weights:
+    """Sum over the middle axis of an array in this shape, whose last axis is short."""
+    stack = array.reshape(shape)
     step = _CALL // stack.shape[2]
     result = np.zeros((stack.shape[0], stack.shape[2]))
     for start in range(0, stack.shape[1], step):

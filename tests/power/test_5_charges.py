@@ -43,7 +43,10 @@ from dpcore.universe import Categorical, Integer, Universe
 from tests.conftest import Workspace, visits
 from tests.power.recording import DECLARED, ENTROPY, Draw, Recording, replayed
 
-pytestmark = pytest.mark.system_entropy  # the recording listens to the operating system
+pytestmark = [
+    pytest.mark.system_entropy,  # the recording listens to the operating system
+    pytest.mark.usefixtures("rough_models"),
+]
 FINDING = """\
 dataset: visits
 source: {path: visits.csv}

@@ -53,7 +53,7 @@ def biased(threshold: int, count: int) -> Flips:
         return np.ones(count, dtype=np.bool_)
     high, low = np.uint64(threshold >> 64), np.uint64(threshold % (1 << 64))
     heads: Flips = words < high
-    tied = np.flatnonzero(words == high)
+    tied = (words == high).nonzero()[0]
     if tied.size:
         heads[tied] = entropy.random_words(tied.size) < low
     return heads
@@ -102,7 +102,7 @@ def flips(estimates: npt.NDArray[np.float64], *, exponent: Callable[[int], Fract
     gaps = (words >> _FIRST).view(np.int64) * 2.0**-53
     gaps -= estimates
     heads: Flips = gaps < 0
-    close = np.flatnonzero(np.abs(gaps) < MARGIN)
+    close = (np.abs(gaps) < MARGIN).nonzero()[0]
     if close.size:
         for place, low in zip(close.tolist(), entropy.random_words(close.size).tolist(), strict=True):
             heads[place] = (int(words[place]) << 64 | low) < exp_threshold(exponent(place))

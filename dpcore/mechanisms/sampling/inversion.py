@@ -50,6 +50,8 @@ class InversionTable:
 
     def draw(self, count: int) -> npt.NDArray[np.int64]:
         """Return `count` independent draws."""
+        if count <= _BATCH:  # most draws are of a few numbers
+            return self._outcomes(entropy.random_words(count)) - np.int64(self.reach)
         noise = np.empty(count, dtype=np.int64)
         for start in range(0, count, _BATCH):
             batch = noise[start : start + _BATCH]
@@ -59,12 +61,14 @@ class InversionTable:
 
     def _outcomes(self, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
         """Return, for each word as the upper half of U, how many thresholds are not above U."""
-        outcomes = self.guide.take((words >> self.guide_shift).astype(np.intp))
-        open_places = np.flatnonzero(outcomes < 0)
+        outcomes = self.guide.take((words >> self.guide_shift).view(np.int64))
+        open_places = (outcomes < 0).nonzero()[0]
+        if not open_places.size:
+            return outcomes
         open_words = words[open_places]
-        first = np.searchsorted(self.high, open_words, side="left")
+        first = self.high.searchsorted(open_words, side="left")
         outcomes[open_places] = first
-        tied = np.flatnonzero(self.high.take(first, mode="clip") == open_words)
+        tied = (self.high.take(first, mode="clip") == open_words).nonzero()[0]
         if tied.size:
             last = np.searchsorted(self.high, open_words[tied], side="right")
             lower_words = entropy.random_words(tied.size)

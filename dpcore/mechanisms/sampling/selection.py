@@ -45,9 +45,8 @@ def permute_and_flip(differences: Differences, *, rate: Fraction) -> int:
     The coins do not depend on the order. So all of them are flipped, and one of the heads is chosen uniformly: in a random
     order each of them comes first with the same probability. The coin of a best candidate is always heads.
     """
-    accepted = np.cumsum(coins.exp_minus(differences, rate=rate))
-    rank = uniform.below(int(accepted[-1]), 1)[0]
-    return int(np.searchsorted(accepted, rank, side="right"))
+    accepted = coins.exp_minus(differences, rate=rate).nonzero()[0]
+    return int(accepted[uniform.below(accepted.size, 1)[0]])
 
 
 def softmax(differences: Differences, *, rate: Fraction) -> int:
@@ -64,16 +63,16 @@ def softmax(differences: Differences, *, rate: Fraction) -> int:
     high, low = entropy.random_words(2).tolist()
     weights = coins.exp_estimates(differences, rate=rate)
     width = math.isqrt(weights.size - 1) + 1
-    ends = np.cumsum(np.add.reduceat(weights, np.arange(0, weights.size, width)))
+    ends = np.add.reduceat(weights, np.arange(0, weights.size, width)).cumsum()
     total = float(ends[-1])
     margin = total * (width + ends.size + 2048) * 2.0**-52
     point = high * 2.0**-64 * total
 
     def place(at: float) -> int:
-        chunk = min(int(np.searchsorted(ends, at, side="right")), ends.size - 1)
-        edges = np.cumsum(weights[chunk * width : (chunk + 1) * width])
+        chunk = min(int(ends.searchsorted(at, side="right")), ends.size - 1)
+        edges = weights[chunk * width : (chunk + 1) * width].cumsum()
         edges += ends[chunk - 1] if chunk else 0.0
-        return min(chunk * width + int(np.searchsorted(edges, at, side="right")), weights.size - 1)
+        return min(chunk * width + int(edges.searchsorted(at, side="right")), weights.size - 1)
 
     first, last = place(point - margin), place(point + margin)
     return first if first == last else _settled(differences, rate=rate, number=high << 64 | low)

@@ -24,7 +24,7 @@ def below(bound: int, count: int) -> npt.NDArray[np.int64]:
     words = np.array(entropy.random_words(checked_count(count)))
     if beyond := (1 << 64) % bound:
         largest = np.uint64((1 << 64) - beyond - 1)
-        while (again := np.flatnonzero(words > largest)).size:
+        while (again := (words > largest).nonzero()[0]).size:
             words[again] = entropy.random_words(again.size)
     return (words % np.uint64(bound)).astype(np.int64)
 

@@ -104,7 +104,7 @@ def audited(mechanism: BoundedMean, *, here, there, currency: Currency, draws: i
     """What the likelihood of both noises shows between two exact pairs of centred sum and count."""
     outputs = []
     for exact in (here, there):
-        noises = mechanism._noises()
+        noises = mechanism._noises
         outputs.append([n.draw(np.full(draws, e, dtype=np.int64)) for n, e in zip(noises, exact, strict=True)])
 
     def ratio(sums, counts):

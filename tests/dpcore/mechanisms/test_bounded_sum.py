@@ -98,7 +98,7 @@ def test_no_event_shows_more_than_was_charged_and_one_does_with_a_planted_bug(pr
         rows = protection.rows_per_unit
         columns = {} if protection.unit == "row" else {"ids": ["x"] * rows}
         here, there = (exact_sum(mechanism, [value] * rows, **columns) for value in (5, -5))
-        shown = shown_privacy_loss(mechanism._on_steps(), here, there, currency=currency)
+        shown = shown_privacy_loss(mechanism._on_steps, here, there, currency=currency)
         return mechanism.price(currency) / AMOUNT_OF_ONE, shown
 
     charged, shown = audited()

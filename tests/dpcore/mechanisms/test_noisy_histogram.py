@@ -115,7 +115,7 @@ def test_the_sensitivity_is_the_largest_movement_of_all_marginals_together(prote
 def best_event(mechanism: NoisyHistogram, runs: int) -> float:
     """What the sum of a row's own cells, noise included, shows of replacing it: p(row there) against p(another)."""
     marginals = len(mechanism.marginals)
-    noise = mechanism._on_counts()
+    noise = mechanism._on_counts
     here = np.tile(np.array([1, 0], dtype=np.int64), (runs, marginals))
     answers = [noise.draw(some) for some in (here, 1 - here)]
     # the likelihood ratio of Laplace noise, up to its scale

@@ -19,6 +19,8 @@ from dpcore.runs import steps, synthesis
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 
 @pytest.fixture
 def paid(workspace: Workspace) -> Workspace:

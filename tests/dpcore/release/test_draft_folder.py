@@ -25,6 +25,8 @@ from dpcore.release.draft_folder import DraftFolder, new_file
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 PART = "data/part-00000.parquet"
 LATER = ("measurements.parquet", "uncertainty.parquet", "errors.parquet", "card.html", "manifest.json")
 VICTIM = b"rows of another table\n"

@@ -24,6 +24,8 @@ from dpcore.steward import verify
 from tests.conftest import Workspace, visits
 from tests.dpcore.cli.ledgers import dpflow
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 Capture = pytest.CaptureFixture[str]
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 DAMAGED = 4

@@ -17,6 +17,8 @@ from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace, visits
 from tests.dpcore.cli.ledgers import dpflow
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 FLIPS = 240
 
 

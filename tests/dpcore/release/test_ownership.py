@@ -20,6 +20,8 @@ from tests.conftest import Workspace
 from tests.dpcore.cli.ledgers import dpflow
 from tests.dpcore.ledger.fixtures import assert_sound
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 Capture = pytest.CaptureFixture[str]
 
 

@@ -22,6 +22,8 @@ from dpcore.spec import load_spec
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 PART, MANIFEST = "data/part-00000.parquet", "manifest.json"
 
 

@@ -16,6 +16,8 @@ from dpcore.spec import load_spec
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace, visits
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 KEPT = ("rounds: 4}", "rounds: 1}\noutput: {keep: 2}")
 
 

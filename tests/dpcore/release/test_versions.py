@@ -18,6 +18,8 @@ from tests.docs.pages import blocks, python
 from tests.dpcore.cli.ledgers import dpflow
 from tests.dpcore.runs.test_synthesis_blocks import MONTHS, Site, site
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 __all__ = ["site"]
 
 DOWNSTREAM = "docs/how-to/downstream.md"

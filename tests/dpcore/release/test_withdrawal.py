@@ -22,6 +22,8 @@ from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace, visits
 from tests.dpcore.cli.ledgers import dpflow
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 VARIABLES = ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY")
 REASON = "wrong diagnosis codes"
 

@@ -34,6 +34,8 @@ from dpcore.steward.releases import withdraw_release
 from dpcore.steward.verify import verify_ledger
 from tests.dpcore.runs.test_prior import manifest_of, people, prepare
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 LATEST = ("prior: {path: public.parquet}", "prior: latest")
 NONE = ("prior: {path: public.parquet}\n", "")
 

@@ -26,6 +26,7 @@ from dpcore.runs.synthesis import Synthesis
 from tests.conftest import Workspace, visits
 from tests.contracts.mechanism import recorded_words
 from tests.processes import die_at, forked
+from tests.rough_models import fit_roughly
 
 
 def charged_events(ledger: Ledger) -> Counter[str]:
@@ -180,9 +181,15 @@ def test_a_table_that_changed_is_not_mixed_into_a_run(workspace: Workspace, monk
         synthesize(workspace.spec, run_id="r1", resume=True)
 
 
+def run_roughly(spec: str, run_id: str | None = None) -> None:
+    """Run as a test does that fits roughly, in a process of its own."""
+    fit_roughly(pytest.MonkeyPatch())
+    synthesize(spec, run_id=run_id)
+
+
 def run_and_die(spec: str, run_id: str, calls: int) -> None:
     die_at(calls)
-    synthesize(spec, run_id=run_id)
+    run_roughly(spec, run_id)
 
 
 def resume(spec: Path, run_id: str) -> Outcome:
@@ -209,7 +216,10 @@ def check_the_release(outcome: Outcome) -> None:
     assert not list(release.parent.glob(".partial*"))
 
 
-def test_a_run_killed_at_any_boundary_of_the_ledger_goes_on(workspace: Workspace) -> None:
+def test_a_run_killed_at_any_boundary_of_the_ledger_goes_on(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit_roughly(monkeypatch)
     workspace.open_account(epsilon=100)
     workspace.write_spec(("rounds: 4", "rounds: 2"))
     calls = 0
@@ -228,11 +238,12 @@ def test_a_run_killed_at_any_boundary_of_the_ledger_goes_on(workspace: Workspace
     assert calls > 20
 
 
-def test_a_run_killed_at_twenty_random_moments_goes_on(workspace: Workspace) -> None:
+def test_a_run_killed_at_twenty_random_moments_goes_on(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit_roughly(monkeypatch)
     moments = random.Random(7)  # noqa: S311  moments to kill at, not noise
     begin = time.monotonic()
     workspace.open_account(epsilon=100)
-    warm = forked().Process(target=synthesize, args=(str(workspace.spec),))
+    warm = forked().Process(target=run_roughly, args=(str(workspace.spec),))
     warm.start()
     warm.join()
     duration = time.monotonic() - begin
@@ -241,7 +252,7 @@ def test_a_run_killed_at_twenty_random_moments_goes_on(workspace: Workspace) -> 
             shutil.rmtree(workspace.folder / old)
         workspace.open_account()
         run_id = f"random-{number}"
-        child = forked().Process(target=synthesize, args=(str(workspace.spec),), kwargs={"run_id": run_id})
+        child = forked().Process(target=run_roughly, args=(str(workspace.spec), run_id))
         child.start()
         child.join(timeout=moments.uniform(0, duration))
         child.kill()

@@ -22,6 +22,8 @@ from dpcore.strategies import strategy_for
 from tests.conftest import Workspace
 from tests.dpcore.runs.test_synthesis_adaptive import open_account
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 ONE_ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
 
 

@@ -16,6 +16,8 @@ from dpcore.ledger import Ledger, open_ledger
 from tests.conftest import Workspace, visits
 from tests.dpcore.tables.sources.sources import arrow_bytes
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 FILE = "{path: visits.csv}"
 
 

@@ -1,0 +1,21 @@
+"""Models that are fitted roughly, for tests of files, charges or the ledger, which do not look at what a model says."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from dpcore.models import fitting
+
+
+def fit_roughly(patch: pytest.MonkeyPatch) -> None:
+    """Let every model that this process makes take a few evaluations instead of hundreds."""
+    for most in ("FIRST_TRIES", "LAST_TRIES", "FEWEST_LAST_TRIES"):
+        patch.setattr(fitting, most, 5)
+
+
+@pytest.fixture(scope="module")
+def rough_models() -> Iterator[None]:
+    """Fit roughly in all tests of a module, and in what its own fixtures make."""
+    with pytest.MonkeyPatch.context() as patch:
+        fit_roughly(patch)
+        yield
