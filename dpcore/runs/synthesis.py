@@ -55,7 +55,7 @@ from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, strategy_for
 from dpcore.tables.cluster import Connect, connected
 from dpcore.tables.engines import engine_for
-from dpcore.tables.ingest import Source
+from dpcore.tables.ingest import Source, check_key
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -120,12 +120,18 @@ class Synthesis:
         """Return the amount the run may spend. Raise if it is too small for the planned measurements."""
         return amount_to_reserve(self.declaration, self._stages.declared.strategy, currency=self.account.currency)
 
+    def check_key(self) -> None:
+        """Raise if the private folder holds no usable key of the data's version. A settled run is only replayed and needs none."""
+        if not any(run.id == self.run_id and run.state == "settled" for run in self.ledger.runs(self.account.name)):
+            check_key(self._table.private)
+
     def reserve(self) -> Run:
         """Reserve the whole budget of the run and take its lease, or raise.
 
         A restarted run finds its reservation. If another worker may hold the run, this raises and leaves the run to that worker.
         """
         amount, spec = self.requested(), self.declaration.spec
+        self.check_key()
         self._read_prior()
         claim = claim_of(self.declaration)
         run = reserve_run(
