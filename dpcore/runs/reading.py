@@ -28,6 +28,29 @@ class Table:
     private: Path
 
 
+def check_source(declaration: Declaration, source: Source) -> None:
+    """Check the names and types of the declared columns, as a run does before it reads a row. Read headers only.
+
+    Raises:
+        SourceError: If a run would be refused. It is a `SourceBroken` if values may be the cause.
+    """
+    calendar = declaration.calendar
+    _check_headers(
+        source,
+        Coding(
+            universe=declaration.universe,
+            protection=declaration.protection,
+            window=None if calendar is None else Window.of(calendar, ()),
+            rules=Rules.of(declaration.universe),
+        ),
+    )
+
+
+def _check_headers(source: Source, coding: Coding) -> None:
+    check_columns(source, columns=coding.columns)
+    check_types(source, reads=coding.reads)
+
+
 class Reading:
     """Reads and counts the table for one run. Each pass may code other columns; header checks and the version cover all of them.
 
@@ -115,9 +138,7 @@ class Reading:
 
     def _check_headers(self, coding: Coding) -> None:
         """Check the names and types of the declared columns, which no row can change, before a row is read or anything is bought."""
-        whole = replace(coding, universe=self._declaration.universe)
-        check_columns(self._table.source, columns=whole.columns)
-        check_types(self._table.source, reads=whole.reads)
+        _check_headers(self._table.source, replace(coding, universe=self._declaration.universe))
 
     def _may_refund(self, error: DpflowError) -> bool:
         """Tell whether no row can have caused the failure and nothing was spent. An earlier worker may have read rows, so its run stays."""

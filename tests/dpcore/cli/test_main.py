@@ -12,10 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import Outcome, cli, synthesize
+from dpcore import Outcome, cli, load_spec, synthesize
+from dpcore.errors import SourceBroken
 from dpcore.ledger import Ledger, open_ledger
+from dpcore.runs.reading import check_source
+from dpcore.tables.ingest import Source
 from dpcore.version import installed_version
-from tests.conftest import Workspace, read_only
+from tests.conftest import Workspace, read_only, visits
 
 Run = Callable[..., int]
 
@@ -65,6 +68,54 @@ def test_from_init_to_release(workspace: Workspace, capsys: pytest.CaptureFixtur
     assert dpflow("ledger", "verify", "--json") == 0
     verified = json.loads(capsys.readouterr().out)
     assert (verified["runs"], verified["manifests"]) == (1, 1)
+
+
+@pytest.mark.parametrize("stored", ["csv", "parquet"])
+def test_check_warns_of_a_column_that_the_table_lacks_in_the_words_of_a_run(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], stored: str
+) -> None:
+    open_visits()
+    visits(30, seed=1).to_parquet(workspace.folder / "visits.parquet")
+    workspace.write_spec(("  smoker:", "  smokes:"), ("visits.csv", f"visits.{stored}"))
+    capsys.readouterr()
+    assert dpflow("run", workspace.spec) == 1
+    refusal = next(line for line in capsys.readouterr().err.splitlines() if "lacks" in line)
+    reason = refusal.removeprefix("dpflow: ").partition(" (ledger")[0]
+    assert reason.startswith(f"'visits.{stored}' lacks the declared column 'smokes'")
+    assert dpflow("check", workspace.spec) == 0
+    said = capsys.readouterr().err
+    assert said == f"warning: a run on this machine would be refused: {reason}\n"
+    assert "smoker" not in said
+
+
+def test_check_warns_of_types_that_cannot_be_read_as_declared(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    visits(30, seed=1).to_parquet(workspace.folder / "visits.parquet")
+    workspace.write_spec(("visits.csv", "visits.parquet"))
+    assert dpflow("check", workspace.spec) == 0
+    assert capsys.readouterr().err == ""
+    workspace.write_spec(
+        ("visits.csv", "visits.parquet"),
+        ("{type: integer, min: 0, max: 99, width: 25}", "{type: date, min: 2024-01-01, max: 2024-12-31, every: month}"),
+    )
+    assert dpflow("check", workspace.spec, "--json") == 0
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert "holds the declared column 'age' in a type that cannot be read as declared" in warning
+
+
+def test_check_says_nothing_of_a_failure_that_values_may_have_caused(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    visits(30, seed=1).to_parquet(workspace.folder / "visits.parquet")
+    content = (workspace.folder / "visits.parquet").read_bytes()
+    (workspace.folder / "visits.parquet").write_bytes(content[:40] + bytes(len(content) - 48) + content[-8:])
+    workspace.write_spec(("visits.csv", "visits.parquet"))
+    declaration = load_spec(workspace.spec)
+    with pytest.raises(SourceBroken):
+        check_source(declaration, Source.locate(declaration.spec.source, base=workspace.folder))
+    assert dpflow("check", workspace.spec) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_init_never_overwrites(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
