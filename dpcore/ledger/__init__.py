@@ -96,7 +96,8 @@ def open_ledger(
         places = current_places()
     if not (places.named or places.found or create):
         raise NoLedger(
-            f"no {NAME} folder was found from {places.start} upwards; set DPFLOW_LEDGER_URL to a ledger, or open an account first: {opening}"
+            f"no {NAME} folder was found from {places.start} upwards; change to the folder of the ledger, or set DPFLOW_LEDGER_URL to the "
+            f"ledger; only if there is no ledger yet, open an account first: {opening}"
         )
     if places.outer and not places.named and not (places.folder / LEDGER_FILE).exists():
         raise UsageError(

@@ -322,6 +322,33 @@ def test_an_account_no_spec_could_name_is_not_opened(workspace: Workspace, capsy
     assert dpflow("run", workspace.spec, "--resume", "") == 2
 
 
+def test_opening_an_account_says_if_that_creates_a_ledger(
+    workspace: Workspace,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def created(folder: Path) -> str:
+        place = folder / ".dpflow" / "ledger.sqlite"
+        return f"created a new ledger at {place}; budgets in other ledgers do not count here\nopened account visits\n"
+
+    assert open_visits() == 0
+    assert created(workspace.folder) in capsys.readouterr().out
+    terms = ("--epsilon", "1", "--delta", "0", "--unit", "row", "--neighbours", "add-remove")
+    assert dpflow("ledger", "open", "second", *terms) == 0
+    assert "created" not in capsys.readouterr().out
+    assert dpflow("ledger", "open", "third", *terms, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["created_ledger"] is False
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.chdir(elsewhere)
+    assert dpflow("ledger", "show", "visits") == 2
+    assert (
+        "change to the folder of the ledger, or set DPFLOW_LEDGER_URL to the ledger; only if" in capsys.readouterr().err
+    )
+    assert open_visits() == 0
+    assert created(elsewhere) in capsys.readouterr().out
+
+
 def test_no_ledger_yet_says_how_to_open_one(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     assert dpflow("run", workspace.spec) == 2
     assert "dpflow ledger open" in capsys.readouterr().err
