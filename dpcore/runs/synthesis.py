@@ -4,6 +4,7 @@ import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -58,6 +59,19 @@ from dpcore.tables.engines import engine_for
 from dpcore.tables.ingest import Source, check_key
 
 progress = logging.getLogger("dpcore.progress")
+
+_reserved: ContextVar[list[str] | None] = ContextVar("reserved", default=None)
+
+
+@contextmanager
+def noting_reserved() -> Iterator[list[str]]:
+    """Collect the ids of the runs that reserve their budget inside the context, so that a command can name the run it has left open."""
+    noted: list[str] = []
+    token = _reserved.set(noted)
+    try:
+        yield noted
+    finally:
+        _reserved.reset(token)
 
 
 class Synthesis:
@@ -143,6 +157,8 @@ class Synthesis:
             claim=claim if self._prior is None else self._prior.bound(claim),
             as_of=self.as_of,
         )
+        if (noted := _reserved.get()) is not None:
+            noted.append(self.run_id)
         if self.settled and run.release is None:
             if self.expects_rows and self.curator.answered(STEP):
                 stopped = self.declaration.covering(self.blocks)

@@ -281,10 +281,10 @@ def test_a_run_that_will_not_go_on_is_ended_by_the_steward(
         patch.setattr(Ledger, "commit", interrupted)
         assert dpflow("run", workspace.spec) == 130
     hint = capsys.readouterr().err
-    assert f"resume with dpflow run {workspace.spec} --resume RUN, with the run id above" in hint
-    assert "dpflow ledger settle RUN" in hint
     with open_ledger() as ledger:
         (run,) = ledger.runs("visits")
+    assert f"resume with dpflow run {workspace.spec} --resume {run.id}, or end the run" in hint
+    assert hint.endswith(f": dpflow ledger settle {run.id}\n")
     assert run.state == "open"
     assert dpflow("ledger", "settle", run.id) == 2  # the process that worked on it, this one, is not gone
     assert "is held by process" in capsys.readouterr().err
@@ -387,6 +387,22 @@ def test_a_file_in_place_of_the_output_folder_is_refused_before_anything_is_spen
     assert "output folder" in capsys.readouterr().err
     with open_ledger() as ledger:
         assert ledger.runs("visits") == ()
+
+
+def test_a_run_that_is_interrupted_before_it_reserves_names_no_run(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_arguments: object, **_more: object) -> None:
+        raise KeyboardInterrupt
+
+    open_visits()
+    monkeypatch.setattr("dpcore.runs.synthesis.reserve_run", interrupted)
+    capsys.readouterr()
+    assert dpflow("run", workspace.spec) == 130
+    hint = capsys.readouterr().err
+    assert hint == (
+        "interrupted; the run has measured nothing; if it has reserved its budget, `dpflow ledger show` lists it as open\n"
+    )
 
 
 def test_resuming_an_unknown_run_starts_none(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
