@@ -62,7 +62,10 @@ class Places:
     def not_fixed(self) -> str:
         """Why nothing may be written if the private folder or the registry is not fixed, and what to do."""
         if not self.named:
-            return f"no {NAME} folder was found from {self.start} upwards; open the account that pays first: dpflow ledger open"
+            return (
+                f"no {NAME} folder was found from {self.start} upwards; change to the folder of the ledger, or, only if there is no ledger "
+                "yet, open the account that pays first: dpflow ledger open"
+            )
         return (
             f"no {NAME} folder was found from {self.start} upwards, so remembered heads and approval thresholds would be others in each "
             f"working folder; work in the project's folder, or set {PRIVATE_VARIABLE} and {REGISTRY_VARIABLE}"

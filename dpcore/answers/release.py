@@ -173,12 +173,22 @@ def open_release(folder: str | AnyPath) -> Release:
     Raises:
         UsageError: If there is no release, or it was withdrawn, or it is damaged or too old.
     """
-    path = _newest(any_path(folder))
+    named = any_path(folder)
+    path = _newest(named)
     try:
         written = read_regular(path / MANIFEST, limit=LARGEST_MANIFEST)
     except OSError as error:
         if isinstance(path, ObjectPath) and not isinstance(error, FileNotFoundError):
             raise UsageError(f"{one_line(path)} cannot be read: {error.strerror}") from None
+        if (
+            path != named
+            and isinstance(error, FileNotFoundError)
+            and (isinstance(path, ObjectPath) or not path.is_dir())
+        ):
+            raise UsageError(
+                f"{one_line(path)} is missing, which {LATEST} names as the newest release; restore it, or write it again, which costs "
+                "nothing: dpflow run SPEC --resume RUN, with its run by `dpflow ledger show`; or name another release of the folder"
+            ) from None
         raise UsageError(
             f"{one_line(path)} has no readable {MANIFEST}; name the folder of a release, such as releases/DATASET/RELEASE"
         ) from None

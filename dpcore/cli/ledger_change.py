@@ -50,6 +50,7 @@ def open_account(arguments: argparse.Namespace) -> Answer:
         require_across_applies(unit=arguments.unit, blocks_by=arguments.blocks)
         across = _across_cap(across_epsilon, delta=delta, currency=currency)
     with open_ledger(create=True) as ledger:
+        created = ledger.known_identity is None
         account = ledger.open_account(
             arguments.account,
             currency=currency,
@@ -72,8 +73,9 @@ def open_account(arguments: argparse.Namespace) -> Answer:
     warnings = list(budget_advice(epsilon=epsilon, delta=delta))
     for warning in warnings:
         progress.warning("warning: %s", warning)
-    text = f"opened account {account.name}\n\n{account_text(opened, most=None)}{hint}"
-    return Answer(account_data(opened) | {"warnings": warnings}, text)
+    new = f"created a new ledger at {ledger.place}; budgets in other ledgers do not count here\n" if created else ""
+    text = f"{new}opened account {account.name}\n\n{account_text(opened, most=None)}{hint}"
+    return Answer(account_data(opened) | {"created_ledger": created, "warnings": warnings}, text)
 
 
 def raise_cap(arguments: argparse.Namespace) -> Answer:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dpcore.cli.output import Answer, table
 from dpcore.ledger import open_ledger
+from dpcore.ledger.verification import Verified
 from dpcore.release.ledger_export import Exported, group_sizes
 from dpcore.release.ledger_export import export as write_export
 from dpcore.reporting.formatting import at_most
@@ -52,11 +53,22 @@ def verify(arguments: argparse.Namespace) -> Answer:
     if verified.withdrawn:
         rows.append(("withdrawn", f"{verified.withdrawn:,}", "each as recorded: without data, with its reason"))
     if verified.absent:
-        rows.append(("", f"{verified.absent:,}", "releases were not found; name their folder with --releases"))
+        rows += _absent_rows(verified)
     if verified.others:
         rows.append(("", f"{verified.others:,}", "more manifests belong to another ledger and were not checked"))
     lines = "\n".join(f"{name:<10}  {count:>9}   {claim}" for name, count, claim in rows)
     return Answer(asdict(verified), f"the ledger is sound\n\n{lines}\n\nhead {verified.head}")
+
+
+def _absent_rows(verified: Verified) -> list[tuple[str, str, str]]:
+    """Say how many releases were not found, what to do, and which they are."""
+    what = "release was not found; name its" if verified.absent == 1 else "releases were not found; name their"
+    rows = [("", f"{verified.absent:,}", f"{what} folder with --releases")]
+    rows += [("", "", f"{release}, of run {run}") for release, run in verified.first_absent]
+    if more := verified.absent - len(verified.first_absent):
+        rows.append(("", "", f"and {more:,} more"))
+    rows.append(("", "", "what was deleted is written again for nothing: dpflow run SPEC --resume RUN"))
+    return rows
 
 
 def _text(exported: Exported) -> str:

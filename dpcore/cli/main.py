@@ -34,6 +34,7 @@ from dpcore.ledger import Ledger, noting_opened
 from dpcore.places import PRIVATE_VARIABLE
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.private_log import record
+from dpcore.runs.synthesis import noting_reserved
 from dpcore.version import installed_version
 
 AddVerbs = Callable[[Subparsers, argparse.ArgumentParser], None]
@@ -49,11 +50,11 @@ _UNNOTICED = (
 def main(argv: list[str] | None = None, *, runner: Runner, more: Sequence[AddVerbs] = ()) -> int:
     """Run one verb. `runner` makes a release; each function in `more` adds verbs defined outside dpcore."""
     arguments = _parser(runner, more).parse_args(argv)
-    with noting_opened() as opened:
-        return _call(arguments, opened)
+    with noting_opened() as opened, noting_reserved() as reserved:
+        return _call(arguments, opened, reserved)
 
 
-def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
+def _call(arguments: argparse.Namespace, opened: list[Ledger], reserved: list[str]) -> int:
     """Call the verb, print its answer or its error, and return the exit code."""
     begun = False
     try:
@@ -70,7 +71,7 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
         # Inside a partly written JSON answer an error object would only garble it. The answer stays unfinished; stderr says why.
         return _refuse(error, as_json=arguments.json and not begun, used=_used(opened))
     except KeyboardInterrupt:
-        print(f"interrupted{_resuming(arguments) if 'resume' in arguments else ''}", file=sys.stderr)  # noqa: T201
+        print(f"interrupted{_resuming(arguments, reserved) if 'resume' in arguments else ''}", file=sys.stderr)  # noqa: T201
         return 130
     except BrokenPipeError:
         # The reader is gone, so the final flush must not fail.
@@ -87,12 +88,14 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
     return result.exit_code
 
 
-def _resuming(arguments: argparse.Namespace) -> str:
+def _resuming(arguments: argparse.Namespace, reserved: Sequence[str]) -> str:
     """Say how an interrupted run is resumed, or ended."""
-    spec, run = shlex.quote(str(arguments.spec)), arguments.resume or "RUN"
-    which = "" if arguments.resume else ", with the run id above"
+    known = arguments.resume or next(iter(reserved), None)
+    if known is None:  # perhaps it was interrupted while it reserved
+        return "; the run has measured nothing; if it has reserved its budget, `dpflow ledger show` lists it as open"
+    spec, run = shlex.quote(str(arguments.spec)), shlex.quote(known)
     return (
-        f"; finished measurements are kept: resume with dpflow run {spec} --resume {run}{which}, or end the run and get back what it has not "
+        f"; finished measurements are kept: resume with dpflow run {spec} --resume {run}, or end the run and get back what it has not "
         f"spent: dpflow ledger settle {run}"
     )
 

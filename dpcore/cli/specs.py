@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpcore.cli.output import Answer, table
-from dpcore.errors import SourceError, UsageError
+from dpcore.errors import SourceBroken, SourceError, UsageError
 from dpcore.object_store import output_address
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
 from dpcore.reporting.outcome import Outcome
 from dpcore.runs.paying import adopt_output
+from dpcore.runs.reading import check_source
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.advice import advice
 from dpcore.spec.release import AUTO_LIMITS
@@ -73,7 +74,9 @@ class Runner(Protocol):
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner) -> None:
     """Add the verbs to the parser."""
-    check = add_verb(verbs, "check", common, "validate a spec; reads no data")
+    check = add_verb(
+        verbs, "check", common, "validate a spec, and the header of its table if that is a local file; reads no row"
+    )
     check.add_argument("spec", metavar="SPEC", type=Path, help="the spec's file")
     check.set_defaults(verb=_check)
 
@@ -155,12 +158,17 @@ def _check(arguments: argparse.Namespace) -> Answer:
 
 
 def _source_warnings(declaration: Declaration) -> list[str]:
-    """Warn if a run on this machine would not find the table. Remote files and databases are not asked."""
+    """Warn if a run on this machine would not find the table, or its declared columns. Remote files and databases are not asked.
+
+    Only headers are read. Nothing is said about a failure that values may have caused: a run that meets it has paid for the knowledge.
+    """
     source = declaration.spec.source
     if source is None or source.path is None or "://" in source.path:
         return []
     try:
-        Source.locate(source, base=declaration.path.parent)
+        check_source(declaration, Source.locate(source, base=declaration.path.parent))
+    except SourceBroken:
+        return []
     except SourceError as error:
         return [f"a run on this machine would be refused: {error}"]
     return []

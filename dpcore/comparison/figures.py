@@ -33,6 +33,7 @@ from dpcore.spec import Declaration
 from dpcore.spec.changes import Changes, changed
 from dpcore.steward.approvals import check_approved
 from dpcore.tables.engines import LocalEngine
+from dpcore.tables.ingest import check_key
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -110,6 +111,7 @@ def buy_figures(release: str | Path, spec: str | Path, *, epsilon: float, approv
         account = paying_account(ledger, asked)
         source = source_of(made, table)
         expected = _Expected.of(made)
+        check_key(places.private)
         lease = _reserve(ledger, made, asked, account=account)
         reading = Reading(
             made.granted,

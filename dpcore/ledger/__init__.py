@@ -89,14 +89,24 @@ def open_ledger(
 
     Raises:
         NoLedger: If there is no ledger.
+        UsageError: If this user may not read its folder.
     """
     if url is not None:
         places = places_from(working_folder(), ledger_url=url)
     elif places is None:
         places = current_places()
+    try:
+        return _opened_ledger(places, create=create, clock=clock, opening=opening)
+    except PermissionError as error:
+        unreadable = error.filename or places.folder
+    raise UsageError(f"{unreadable} cannot be read by this user; ask its owner")
+
+
+def _opened_ledger(places: Places, *, create: bool, clock: Callable[[], datetime] | None, opening: str) -> Ledger:
     if not (places.named or places.found or create):
         raise NoLedger(
-            f"no {NAME} folder was found from {places.start} upwards; set DPFLOW_LEDGER_URL to a ledger, or open an account first: {opening}"
+            f"no {NAME} folder was found from {places.start} upwards; change to the folder of the ledger, or set DPFLOW_LEDGER_URL to the "
+            f"ledger; only if there is no ledger yet, open an account first: {opening}"
         )
     if places.outer and not places.named and not (places.folder / LEDGER_FILE).exists():
         raise UsageError(

@@ -20,7 +20,7 @@ from dpcore.spec import Declaration
 from dpcore.strategies.online import Bounds, OnlineAnswer, OnlineSession, Terms, bounds_for, count_query
 from dpcore.tables.cluster import connected
 from dpcore.tables.engines import engine_for
-from dpcore.tables.ingest import Source
+from dpcore.tables.ingest import Source, check_key
 from dpcore.universe import Universe
 
 RESTARTS = 8
@@ -108,6 +108,7 @@ def open_declared(  # noqa: PLR0913  the terms of the theorem, and the run
             Source.locate(declaration.spec.source, base=declaration.path.parent) if table is None else Source.of(table)
         )
         engine = engine_for(declaration.spec.engine, source=source, connect=connected)
+        check_key(places.private)
         try:
             lease = _leased(ledger, declaration, terms, resume)
             reading = Reading(

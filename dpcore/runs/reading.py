@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dpcore.errors import SourceBroken, SourceError, UsageError
+from dpcore.errors import DpflowError, SourceBroken, SourceError, UsageError
 from dpcore.ledger import Lease, Ledger
 from dpcore.private import Private
 from dpcore.spec import Declaration
@@ -26,6 +26,29 @@ class Table:
     source: Source
     engine: Engine
     private: Path
+
+
+def check_source(declaration: Declaration, source: Source) -> None:
+    """Check the names and types of the declared columns, as a run does before it reads a row. Read headers only.
+
+    Raises:
+        SourceError: If a run would be refused. It is a `SourceBroken` if values may be the cause.
+    """
+    calendar = declaration.calendar
+    _check_headers(
+        source,
+        Coding(
+            universe=declaration.universe,
+            protection=declaration.protection,
+            window=None if calendar is None else Window.of(calendar, ()),
+            rules=Rules.of(declaration.universe),
+        ),
+    )
+
+
+def _check_headers(source: Source, coding: Coding) -> None:
+    check_columns(source, columns=coding.columns)
+    check_types(source, reads=coding.reads)
 
 
 class Reading:
@@ -79,6 +102,7 @@ class Reading:
 
         Raises:
             SourceError: If the table cannot be read.
+            LedgerError: If the key of the data's version cannot be used.
         """
         coding = Coding(
             universe=universe,
@@ -92,14 +116,17 @@ class Reading:
         try:
             self._table.engine.connect()
             self._check_headers(coding)
-        except SourceError as error:
+            key = fingerprint_key(self._table.private)
+        except DpflowError as error:
             if self._may_refund(error):
                 self._ledger.refund(self.lease.run, lease=self.lease)
+                raise
+            if not isinstance(error, SourceError):
                 raise
             failure = error
         else:
             try:
-                return self._read_rows(coding)
+                return self._read_rows(coding, key=key)
             except SourceError as error:
                 failure = error
         if self._ledger.run(self.lease.run).spent:
@@ -111,19 +138,17 @@ class Reading:
 
     def _check_headers(self, coding: Coding) -> None:
         """Check the names and types of the declared columns, which no row can change, before a row is read or anything is bought."""
-        whole = replace(coding, universe=self._declaration.universe)
-        check_columns(self._table.source, columns=whole.columns)
-        check_types(self._table.source, reads=whole.reads)
+        _check_headers(self._table.source, replace(coding, universe=self._declaration.universe))
 
-    def _may_refund(self, error: SourceError) -> bool:
+    def _may_refund(self, error: DpflowError) -> bool:
         """Tell whether no row can have caused the failure and nothing was spent. An earlier worker may have read rows, so its run stays."""
         no_rows = not isinstance(error, SourceBroken) and self.lease.fence == 1 and not self._bound
         return no_rows and not self._ledger.run(self.lease.run).spent
 
-    def _read_rows(self, coding: Coding) -> Versioned:
+    def _read_rows(self, coding: Coding, *, key: bytes) -> Versioned:
         """Read the rows, and bind the run to their version before anything is measured."""
         source, engine = self._table.source, self._table.engine
-        fingerprint = Fingerprint.of_run(self.lease.run, key=fingerprint_key(self._table.private))
+        fingerprint = Fingerprint.of_run(self.lease.run, key=key)
         draws = Draws.fresh(unit_key=fingerprint.unit_key())
         undecided = self._declaration.descents()
         if undecided and not self._bound:

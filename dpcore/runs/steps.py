@@ -298,7 +298,7 @@ def synthesize(
 def check_run(
     declaration: Declaration, *, resume: str | None, as_of: date | None = None, run_id: str | None = None
 ) -> None:
-    """Raise the errors that a run would raise for its spec, its account or its budget. Read, change and spend nothing.
+    """Raise the errors that a run would raise for its spec, its account, its budget or its private folder. Read, change and spend nothing.
 
     This is for drivers that take long to start. The ledger makes the final decision when the run reserves.
 
@@ -312,6 +312,7 @@ def check_run(
     run = Synthesis(declaration, run_id=resume or run_id or "unnamed", resume=resume is not None, as_of=as_of)
     try:
         amount = run.requested()
+        run.check_key()
         if resume is None and run_id not in {each.id for each in run.ledger.runs(run.account.name)}:
             names = blocks_to_read(run.ledger, declaration, as_of=run.as_of)
             check_payable(run.ledger, declaration, account=run.account, amount=amount, names=names)

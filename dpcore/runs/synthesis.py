@@ -4,6 +4,7 @@ import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -55,9 +56,22 @@ from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, strategy_for
 from dpcore.tables.cluster import Connect, connected
 from dpcore.tables.engines import engine_for
-from dpcore.tables.ingest import Source
+from dpcore.tables.ingest import Source, check_key
 
 progress = logging.getLogger("dpcore.progress")
+
+_reserved: ContextVar[list[str] | None] = ContextVar("reserved", default=None)
+
+
+@contextmanager
+def noting_reserved() -> Iterator[list[str]]:
+    """Collect the ids of the runs that reserve their budget inside the context, so that a command can name the run it has left open."""
+    noted: list[str] = []
+    token = _reserved.set(noted)
+    try:
+        yield noted
+    finally:
+        _reserved.reset(token)
 
 
 class Synthesis:
@@ -120,12 +134,18 @@ class Synthesis:
         """Return the amount the run may spend. Raise if it is too small for the planned measurements."""
         return amount_to_reserve(self.declaration, self._stages.declared.strategy, currency=self.account.currency)
 
+    def check_key(self) -> None:
+        """Raise if the private folder holds no usable key of the data's version. A settled run is only replayed and needs none."""
+        if not any(run.id == self.run_id and run.state == "settled" for run in self.ledger.runs(self.account.name)):
+            check_key(self._table.private)
+
     def reserve(self) -> Run:
         """Reserve the whole budget of the run and take its lease, or raise.
 
         A restarted run finds its reservation. If another worker may hold the run, this raises and leaves the run to that worker.
         """
         amount, spec = self.requested(), self.declaration.spec
+        self.check_key()
         self._read_prior()
         claim = claim_of(self.declaration)
         run = reserve_run(
@@ -137,6 +157,8 @@ class Synthesis:
             claim=claim if self._prior is None else self._prior.bound(claim),
             as_of=self.as_of,
         )
+        if (noted := _reserved.get()) is not None:
+            noted.append(self.run_id)
         if self.settled and run.release is None:
             if self.expects_rows and self.curator.answered(STEP):
                 stopped = self.declaration.covering(self.blocks)

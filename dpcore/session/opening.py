@@ -12,6 +12,7 @@ from dpcore.answers.release import Release, open_release_with
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState
 from dpcore.object_store import AnyPath
+from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import budget_of, epsilon_of
 from dpcore.release import MANIFEST
 from dpcore.release.integrity import NotRegularFileError, TooLargeError, one_line, read_manifest, unreadable
@@ -24,6 +25,7 @@ from dpcore.spec import Declaration
 from dpcore.spec.load import declare
 from dpcore.spec.release import PmwSpec
 from dpcore.strategies import strategy_for
+from dpcore.tables.ingest import check_key
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -95,6 +97,7 @@ def reserve_session(
         amount_to_reserve(
             with_epsilon(declaration, epsilon), strategy_for(declaration), currency=account.currency
         )  # raises if it is too small
+    check_key(places_of_spec(declaration.path).private)
     run = ledger.reserve(
         session,
         account=account.name,

@@ -61,7 +61,7 @@ def _described(connection: Connection, url_env: str, table: str | None) -> Descr
     quote = connection.dialect.identifier_preparer.quote
     qualified = ".".join(quote(part) for part in (schema, name) if part is not None)
     return Description(
-        tuple(_with_reference(column, references.get(column.name)) for column in columns),
+        tuple(replace(column, refers_to=references.get(column.name, "")) for column in columns),
         source={"sql": f"select * from {qualified}", "url_env": url_env},  # noqa: S608  the steward's own table, quoted
     )
 
@@ -126,12 +126,6 @@ def _references(inspector: Any, name: str, schema: str | None) -> Iterator[tuple
     for key in inspector.get_foreign_keys(name, schema=schema):
         for column, other in zip(key["constrained_columns"], key["referred_columns"], strict=False):
             yield column, f"{key['referred_table']}.{other}"
-
-
-def _with_reference(column: Column, reference: str | None) -> Column:
-    if reference is None:
-        return column
-    return replace(column, about=" ".join(filter(None, (column.about, f"(refers to {reference})"))))
 
 
 def _constraints(inspector: Any, dialect: str, name: str, schema: str | None) -> dict[str, Facts]:

@@ -28,6 +28,7 @@ class Column:
         nullable: Whether it may have nulls; None if unknown.
         nulls: Texts that stand for a missing value.
         about: A description for people.
+        refers_to: The column of another table that its values are in; empty if unknown.
         identifies: Why its type or its constraints make it an id, such as "it is the primary key"; empty if they do not.
         unusable: Why it cannot be released, such as "it holds lists"; empty if it can.
         declared: Its complete declaration, if an earlier release has one.
@@ -44,6 +45,7 @@ class Column:
     nullable: bool | None = None
     nulls: tuple[str, ...] = ()
     about: str = ""
+    refers_to: str = ""
     identifies: str = ""
     unusable: str = ""
     declared: Mapping[str, Any] | None = None
@@ -65,6 +67,7 @@ class Column:
             nullable=other.nullable if self.nullable is None else self.nullable,
             nulls=self.nulls or other.nulls,
             about=self.about or other.about,
+            refers_to=self.refers_to or other.refers_to,
             identifies=self.identifies or other.identifies,
             unusable=self.unusable or other.unusable,
             declared=self.declared or other.declared,

@@ -14,6 +14,7 @@ from dpcore.errors import SpecError
 from dpcore.spec.advice import FEW_CELLS, looks_like_id
 from dpcore.spec.marks import MARK
 from dpcore.spec.numbers import LARGEST_WHOLE
+from dpcore.spec.parts import LONGEST_PROSE
 from dpcore.spec.sentences import KINDS
 from dpcore.spec.source import SourceSpec
 from dpcore.starter.description import Bound, Column, Description, Value
@@ -39,13 +40,15 @@ class Entry:
     Attributes:
         name: The column.
         declaration: Its keys, some of which may be marked; only the mark if nothing is known.
-        about: Sentences for the comments above it.
+        about: Sentences about it, for people.
+        described: Whether the first of them can be its `description`, which a release repeats. The others are only comments.
         left_out: Why it is not declared; empty if it is.
     """
 
     name: str
     declaration: Mapping[str, Any] | str
     about: tuple[str, ...] = ()
+    described: bool = False
     left_out: str = ""
 
     @property
@@ -119,6 +122,8 @@ def _source(description: Description) -> Mapping[str, Any]:
 def _entry(column: Column, *, twice: bool) -> Entry:
     declaration, problem = _declaration(column)
     about = [column.about] if column.about else []
+    if column.refers_to:
+        about.append(f"(refers to {column.refers_to})")
     if column.labels and not isinstance(declaration, str):
         about.append("; ".join(f"{code} {label}" for code, label in column.labels.items()))
     if column.values is not None and len(column.values) > MOST_VALUES:
@@ -127,7 +132,19 @@ def _entry(column: Column, *, twice: bool) -> Entry:
         )
     if problem:
         about.append(problem)
-    return Entry(column.name, declaration, tuple(about), _why_left_out(column, declaration, twice=twice))
+    left_out = _why_left_out(column, declaration, twice=twice)
+    return Entry(column.name, declaration, tuple(about), _is_description(column), left_out)
+
+
+def _is_description(column: Column) -> bool:
+    """Return whether a spec can hold what the metadata say about a column as its `description`, and has none yet."""
+    text = plain(column.about)
+    return bool(text) and text != MARK and len(text) <= LONGEST_PROSE and column.declared is None
+
+
+def plain(text: str) -> str:
+    """Return a text in one line, without characters that cannot be printed."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def _why_left_out(column: Column, declaration: Mapping[str, Any] | str, *, twice: bool) -> str:

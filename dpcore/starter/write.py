@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from dpcore.spec.marks import MARK, advice_for
-from dpcore.starter.draft import Draft, Entry
+from dpcore.starter.draft import Draft, Entry, plain
 
 WIDTH = 130
 LONGEST_COMMENT = 200
@@ -30,6 +30,11 @@ _HOW = f"""\
 #   {{type: categorical, discover: {{most: 100, length: 12, share: 0.1}}}}   finds the frequent values, for a tenth of the budget
 # missing: true keeps nulls as nulls; missing: ["?", "NA"] also reads these texts as nulls. Remove it where every row has a value.
 """
+
+_EXPECT_ROWS = (
+    "  # expect_rows: [20000, 200000]   # measure the number of rows first, for 2 % of the budget, and stop if it lies outside this range, "
+    "for example because most values are not declared"
+)
 
 
 def spec_text(draft: Draft) -> str:
@@ -88,6 +93,8 @@ def _privacy(draft: Draft) -> Iterator[str]:
     yield "privacy:"
     for key, part in draft.privacy.items():
         yield f"  {key}: {flow(part)}" + (f"   # {told[key]}" if key in told else "")
+    if "expect_rows" not in draft.privacy:
+        yield _EXPECT_ROWS
     yield ""
 
 
@@ -95,6 +102,8 @@ def _universe(draft: Draft) -> Iterator[str]:
     yield from _HOW.rstrip().split("\n")
     if any(_has_cells(entry) for entry in draft.declared):
         yield "# Values and ranges below were copied from the metadata: make sure that nobody took them from the data."
+    if any(entry.described and entry.kind for entry in draft.declared):
+        yield "# Every description was copied from the metadata, and is published with the release: remove what is private."
     yield (
         "universe:"
         if draft.declared
@@ -117,21 +126,26 @@ def _has_cells(entry: Entry) -> bool:
 
 
 def _entry(entry: Entry) -> Iterator[str]:
-    for sentence in entry.about:
+    declaration = entry.declaration
+    is_key = entry.described and not isinstance(declaration, str)
+    for sentence in entry.about[1:] if is_key else entry.about:
         yield f"  # {comment(sentence)}"
-    if isinstance(entry.declaration, str):
+    if isinstance(declaration, str):
         yield f"  {scalar(entry.name)}: {MARK}   # declare what it holds, as above, or remove the line"
         return
-    line = f"  {scalar(entry.name)}: {flow(entry.declaration)}"
+    hint = f"   # {_SHORT.get(str(entry.kind), '')}" if entry.marked else ""
+    if is_key:
+        declaration = {**declaration, "description": plain(entry.about[0])}
+    line = f"  {scalar(entry.name)}: {flow(declaration)}"
     if len(line) > WIDTH:
-        yield from _wrapped(entry.name, entry.declaration)
+        yield from _wrapped(entry.name, declaration, hint=hint)
         return
-    yield line + (f"   # {_SHORT.get(str(entry.kind), '')}" if entry.marked else "")
+    yield line + hint
 
 
-def _wrapped(name: str, declaration: Mapping[str, Any]) -> Iterator[str]:
+def _wrapped(name: str, declaration: Mapping[str, Any], *, hint: str) -> Iterator[str]:
     """Write a long declaration in several lines: each key in its own, and long lists broken."""
-    yield f"  {scalar(name)}:"
+    yield f"  {scalar(name)}:{hint}"
     for key, part in declaration.items():
         line = f"    {key}: {flow(part)}"
         if len(line) <= WIDTH or not isinstance(part, list):
@@ -174,6 +188,5 @@ def scalar(text: str) -> str:
 
 def comment(text: str, *, limit: int = LONGEST_COMMENT) -> str:
     """Return a text as part of one comment line: without line breaks and characters that YAML does not allow, and not too long."""
-    printable = "".join(letter if letter.isprintable() else " " for letter in text)
-    plain = " ".join(printable.split())
-    return plain if len(plain) <= limit else f"{plain[: limit - 3]}..."
+    line = plain(text)
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."

@@ -39,6 +39,9 @@ from dpcore.release.withdrawal import WITHDRAWN, Notice, notice_of, withdrawal_p
 from dpcore.reporting.given import given_to
 from dpcore.reporting.promises import began_with, made_from, release_cap, release_promise
 
+NAMED = 5
+"""So many absent releases are named; the others are only counted."""
+
 
 def verify_ledger(
     *, releases: Sequence[AnyPath] = (), complete: Sequence[AnyPath] = (), expected_head: str | None = None
@@ -79,7 +82,10 @@ def verify_ledger(
         _require_releases_only(ledger, recorded, read=read, foreign=foreign)
     absent = _absent(recorded, runs=runs, complete=complete)
     others = len(read) - len(manifests)
-    return replace(verified, others=others, files=files, absent=absent, withdrawn=withdrawn)
+    first = tuple(
+        (f"{one_line(each.folder.parent.name)}/{one_line(each.folder.name)}", each.run) for each in absent[:NAMED]
+    )
+    return replace(verified, others=others, files=files, absent=len(absent), withdrawn=withdrawn, first_absent=first)
 
 
 @dataclass(frozen=True)
@@ -334,8 +340,8 @@ def _release_changed(release: AnyPath, problem: str, *, withdrawn: bool = False)
     return LedgerDamaged(f"the release {one_line(release)} was changed: {problem}{then}")
 
 
-def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: Sequence[AnyPath]) -> int:
-    """Count the releases that were not found. Raise if one of them was published below `complete`."""
+def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: Sequence[AnyPath]) -> list[_Recorded]:
+    """Return the releases that were not found, oldest first. Raise if one of them was published below `complete`."""
     absent = list({each.run: each for each in recorded if each.run not in runs}.values())  # the last record of each run
     whole = [place.resolve() if isinstance(place, Path) else place for place in complete]
     for each in absent:
@@ -344,7 +350,7 @@ def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: S
                 f"the release {one_line(each.path.parent)} of run '{each.run}' is missing; restore it from a backup, "
                 "or name the folder that it was moved to with --releases"
             )
-    return len(absent)
+    return absent
 
 
 def _require_agreement(ledger: Ledger, manifest: _Manifest) -> Run:

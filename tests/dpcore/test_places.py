@@ -1,5 +1,6 @@
 """One ledger for a spec, whatever folder a command is called in: `.dpflow` is found upwards, as git finds `.git`."""
 
+import errno
 import json
 import os
 from dataclasses import replace
@@ -213,6 +214,29 @@ def test_a_folder_that_another_user_has_planted_is_not_used(
         current_places()
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/.dpflow/ledger.sqlite")
     open_ledger(create=True).close()
+
+
+def test_a_folder_that_this_user_may_not_enter_is_the_owners_to_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closed = tmp_path / ".dpflow"
+    closed.mkdir()
+    exists = Path.exists
+
+    def refused(path: Path) -> bool:
+        """As for a user whom the folder's mode keeps out, which it never does with root."""
+        if path.parent == closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", refused)
+    for verb in (("ledger", "show", "small"), ("ledger", "history"), ("ledger", "verify")):
+        assert dpflow(*verb) == 2
+        said = capsys.readouterr().err
+        assert said == f"dpflow: {closed}/ledger.sqlite cannot be read by this user; ask its owner\n"
+    with pytest.raises(UsageError, match="ask its owner") as refusal:
+        open_ledger()
+    assert refusal.value.__context__ is None
 
 
 def test_without_a_folder_nothing_is_made_and_the_message_says_where_it_looked(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ class Verified:
     """The number of recorded releases found neither where they were published nor in the folders searched."""
     withdrawn: int = 0
     """The number of releases found whose data was removed, as recorded in the ledger."""
+    first_absent: tuple[tuple[str, str], ...] = ()
+    """The first few of the absent releases: each as DATASET/RELEASE, and its run."""
 
 
 class Scanned(Protocol):

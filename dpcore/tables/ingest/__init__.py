@@ -2,7 +2,7 @@
 
 from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws
-from dpcore.tables.ingest.fingerprint import Fingerprint, fingerprint_key
+from dpcore.tables.ingest.fingerprint import Fingerprint, check_key, fingerprint_key
 from dpcore.tables.ingest.records import Records, Versioned, ingest, readable_version
 from dpcore.tables.sources.source import Source
 
@@ -13,6 +13,7 @@ __all__ = [
     "Records",
     "Source",
     "Versioned",
+    "check_key",
     "fingerprint_key",
     "ingest",
     "readable_version",

@@ -146,9 +146,7 @@ def fingerprint_key(folder: Path) -> bytes:
             _create(path)
         key, mode = path.read_bytes(), path.stat().st_mode
     except OSError:
-        raise LedgerError(
-            f"{KEY_NAME} cannot be stored in {str(folder)!r}; check that you may write to the folder"
-        ) from None
+        raise _not_stored(folder) from None
     if len(key) != KEY_BYTES:
         raise LedgerError(
             f"{KEY_NAME} in {str(folder)!r} is damaged; restore it, or delete it to treat all data as changed"
@@ -156,6 +154,28 @@ def fingerprint_key(folder: Path) -> bytes:
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise LedgerError(f"{KEY_NAME} in {str(folder)!r} is open to other users; run `chmod 600` on it")
     return key
+
+
+def check_key(folder: Path) -> None:
+    """Raise what `fingerprint_key` would raise for the folder, before anything is reserved. Create nothing.
+
+    Raises:
+        LedgerError: If the key is damaged or open to other users, or is missing and cannot be created.
+    """
+    try:
+        known = (folder / KEY_NAME).exists()
+    except OSError:  # the folder may not be entered
+        raise _not_stored(folder) from None
+    if known:
+        fingerprint_key(folder)
+        return
+    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK, effective_ids=True)):
+        raise _not_stored(folder)
+
+
+def _not_stored(folder: Path) -> LedgerError:
+    return LedgerError(f"{KEY_NAME} cannot be stored in {str(folder)!r}; check that you may write to the folder")
 
 
 def _create(path: Path) -> None:

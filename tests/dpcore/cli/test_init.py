@@ -29,11 +29,11 @@ def test_a_spec_with_marks_is_written_and_not_valid_until_they_are_filled(
     assert dpflow("init", "visits", "--from", "visits.csv") == 0
     told = capsys.readouterr().out
     assert "wrote visits.yaml: 2 columns declared, 1 left out" in told
-    assert "4 lines marked with FILL_IN must be completed: 8-9, 23-24" in told
+    assert "4 lines marked with FILL_IN must be completed: 8-9, 24-25" in told
     assert dpflow("check", "visits.yaml") == 2
     mistakes = capsys.readouterr().err
     assert "visits.yaml:8:3: `unit` is not filled in; write whom to protect" in mistakes
-    assert "visits.yaml:23:3: `age` is not filled in; write what the column holds, such as {type: integer" in mistakes
+    assert "visits.yaml:24:3: `age` is not filled in; write what the column holds, such as {type: integer" in mistakes
     assert len(mistakes.splitlines()) == 4
     text = (folder / "visits.yaml").read_text()
     assert "CANARY" not in text
@@ -74,6 +74,57 @@ def test_a_second_source_fills_what_the_first_does_not_say(folder: Path, capsys:
     text = (folder / "visits.yaml").read_text()
     assert "  age: {type: integer, min: 0, max: 99, missing: true}\n" in text
     assert "  # F female; M male\n  sex: {type: categorical, values: [F, M], missing: true}\n" in text
+
+
+def test_the_expected_rows_are_offered_as_in_the_plain_spec(folder: Path) -> None:
+    assert dpflow("init", "visits", "--from", "visits.csv") == 0
+    (line,) = [each for each in (folder / "visits.yaml").read_text().splitlines() if "expect_rows" in each]
+    assert line.startswith("  # expect_rows: [20000, 200000]   # measure")
+    (folder / "visits.yaml").rename("first.yaml")
+    assert dpflow("init", "plain") == 0
+    assert "  # expect_rows: [20000, 200000] " in (folder / "plain.yaml").read_text()
+    text = (folder / "first.yaml").read_text().replace("  # expect_rows", "  expect_rows")
+    for marked, filled in (
+        ("  max_rows_per_unit: FILL_IN", "  max_rows_per_unit: 2"),
+        ("  unit: FILL_IN", "  unit: patient_id"),
+        ("  age: FILL_IN", "  age: {type: integer, min: 0, max: 99}"),
+        ("  sex: FILL_IN", "  sex: {type: categorical, values: [F, M]}"),
+    ):
+        text = text.replace(marked, filled, 1)
+    (folder / "first.yaml").write_text(text)
+    assert load_spec(folder / "first.yaml").spec.privacy.expect_rows == (20000, 200000)
+
+
+def test_what_a_dictionary_says_about_a_column_becomes_its_description(folder: Path) -> None:
+    about = {"age": "in  completed\n years", "sex": "2025-01-01", "patient_id": "from the register"}
+    described = {name: {"description": text} for name, text in about.items()}
+    described["age"] |= {"min": 0, "max": 99}
+    described["sex"] |= {"values": {"F": "female", "M": "male"}}
+    (folder / "dictionary.json").write_text(json.dumps(described))
+    assert dpflow("init", "visits", "--from", "visits.csv", "--from", "dictionary.json") == 0
+    text = (folder / "visits.yaml").read_text()
+    assert "age: {type: integer, min: 0, max: 99, missing: true, description: in completed years}\n" in text
+    assert "# F female; M male\n" in text
+    assert "is published with the release: remove what is private." in text
+    assert "from the register" not in text
+    (folder / "visits.yaml").write_text(text.replace("max_rows_per_unit: FILL_IN", "").replace("FILL_IN", "row"))
+    universe = load_spec(folder / "visits.yaml").spec.universe
+    assert {name: column.description for name, column in universe.items()} == {
+        "age": "in completed years",
+        "sex": "2025-01-01",
+    }
+
+
+def test_a_long_description_keeps_the_hint_of_a_line_to_complete(folder: Path) -> None:
+    (folder / "dictionary.json").write_text(json.dumps({"age": {"description": "a" * 200, "type": "integer"}}))
+    assert dpflow("init", "visits", "--from", "visits.csv", "--from", "dictionary.json") == 0
+    text = (folder / "visits.yaml").read_text()
+    assert "  age:   # the smallest and the largest whole number that can occur\n    type: integer\n" in text
+    assert f"    description: {'a' * 200}\n" in text
+    (folder / "visits.yaml").unlink()
+    (folder / "dictionary.json").write_text(json.dumps({"age": {"description": "a" * 2000, "type": "integer"}}))
+    assert dpflow("init", "visits", "--from", "visits.csv", "--from", "dictionary.json") == 0
+    assert f"  # {'a' * 197}...\n  age: {{type: integer" in (folder / "visits.yaml").read_text()  # too long for the key
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import Outcome, cli, synthesize
+from dpcore import Outcome, cli, load_spec, synthesize
+from dpcore.errors import SourceBroken
 from dpcore.ledger import Ledger, open_ledger
+from dpcore.runs.reading import check_source
+from dpcore.tables.ingest import Source
 from dpcore.version import installed_version
-from tests.conftest import Workspace, read_only
+from tests.conftest import Workspace, read_only, visits
 
 Run = Callable[..., int]
 
@@ -65,6 +68,54 @@ def test_from_init_to_release(workspace: Workspace, capsys: pytest.CaptureFixtur
     assert dpflow("ledger", "verify", "--json") == 0
     verified = json.loads(capsys.readouterr().out)
     assert (verified["runs"], verified["manifests"]) == (1, 1)
+
+
+@pytest.mark.parametrize("stored", ["csv", "parquet"])
+def test_check_warns_of_a_column_that_the_table_lacks_in_the_words_of_a_run(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], stored: str
+) -> None:
+    open_visits()
+    visits(30, seed=1).to_parquet(workspace.folder / "visits.parquet")
+    workspace.write_spec(("  smoker:", "  smokes:"), ("visits.csv", f"visits.{stored}"))
+    capsys.readouterr()
+    assert dpflow("run", workspace.spec) == 1
+    refusal = next(line for line in capsys.readouterr().err.splitlines() if "lacks" in line)
+    reason = refusal.removeprefix("dpflow: ").partition(" (ledger")[0]
+    assert reason.startswith(f"'visits.{stored}' lacks the declared column 'smokes'")
+    assert dpflow("check", workspace.spec) == 0
+    said = capsys.readouterr().err
+    assert said == f"warning: a run on this machine would be refused: {reason}\n"
+    assert "smoker" not in said
+
+
+def test_check_warns_of_types_that_cannot_be_read_as_declared(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    visits(30, seed=1).to_parquet(workspace.folder / "visits.parquet")
+    workspace.write_spec(("visits.csv", "visits.parquet"))
+    assert dpflow("check", workspace.spec) == 0
+    assert capsys.readouterr().err == ""
+    workspace.write_spec(
+        ("visits.csv", "visits.parquet"),
+        ("{type: integer, min: 0, max: 99, width: 25}", "{type: date, min: 2024-01-01, max: 2024-12-31, every: month}"),
+    )
+    assert dpflow("check", workspace.spec, "--json") == 0
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert "holds the declared column 'age' in a type that cannot be read as declared" in warning
+
+
+def test_check_says_nothing_of_a_failure_that_values_may_have_caused(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    visits(30, seed=1).to_parquet(workspace.folder / "visits.parquet")
+    content = (workspace.folder / "visits.parquet").read_bytes()
+    (workspace.folder / "visits.parquet").write_bytes(content[:40] + bytes(len(content) - 48) + content[-8:])
+    workspace.write_spec(("visits.csv", "visits.parquet"))
+    declaration = load_spec(workspace.spec)
+    with pytest.raises(SourceBroken):
+        check_source(declaration, Source.locate(declaration.spec.source, base=workspace.folder))
+    assert dpflow("check", workspace.spec) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_init_never_overwrites(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,10 +281,10 @@ def test_a_run_that_will_not_go_on_is_ended_by_the_steward(
         patch.setattr(Ledger, "commit", interrupted)
         assert dpflow("run", workspace.spec) == 130
     hint = capsys.readouterr().err
-    assert f"resume with dpflow run {workspace.spec} --resume RUN, with the run id above" in hint
-    assert "dpflow ledger settle RUN" in hint
     with open_ledger() as ledger:
         (run,) = ledger.runs("visits")
+    assert f"resume with dpflow run {workspace.spec} --resume {run.id}, or end the run" in hint
+    assert hint.endswith(f": dpflow ledger settle {run.id}\n")
     assert run.state == "open"
     assert dpflow("ledger", "settle", run.id) == 2  # the process that worked on it, this one, is not gone
     assert "is held by process" in capsys.readouterr().err
@@ -269,6 +320,33 @@ def test_an_account_no_spec_could_name_is_not_opened(workspace: Workspace, capsy
         assert dpflow("ledger", "open", name, *terms) == 2
     assert dpflow("init", "clinic\n") == 2
     assert dpflow("run", workspace.spec, "--resume", "") == 2
+
+
+def test_opening_an_account_says_if_that_creates_a_ledger(
+    workspace: Workspace,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def created(folder: Path) -> str:
+        place = folder / ".dpflow" / "ledger.sqlite"
+        return f"created a new ledger at {place}; budgets in other ledgers do not count here\nopened account visits\n"
+
+    assert open_visits() == 0
+    assert created(workspace.folder) in capsys.readouterr().out
+    terms = ("--epsilon", "1", "--delta", "0", "--unit", "row", "--neighbours", "add-remove")
+    assert dpflow("ledger", "open", "second", *terms) == 0
+    assert "created" not in capsys.readouterr().out
+    assert dpflow("ledger", "open", "third", *terms, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["created_ledger"] is False
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.chdir(elsewhere)
+    assert dpflow("ledger", "show", "visits") == 2
+    assert (
+        "change to the folder of the ledger, or set DPFLOW_LEDGER_URL to the ledger; only if" in capsys.readouterr().err
+    )
+    assert open_visits() == 0
+    assert created(elsewhere) in capsys.readouterr().out
 
 
 def test_no_ledger_yet_says_how_to_open_one(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -309,6 +387,22 @@ def test_a_file_in_place_of_the_output_folder_is_refused_before_anything_is_spen
     assert "output folder" in capsys.readouterr().err
     with open_ledger() as ledger:
         assert ledger.runs("visits") == ()
+
+
+def test_a_run_that_is_interrupted_before_it_reserves_names_no_run(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_arguments: object, **_more: object) -> None:
+        raise KeyboardInterrupt
+
+    open_visits()
+    monkeypatch.setattr("dpcore.runs.synthesis.reserve_run", interrupted)
+    capsys.readouterr()
+    assert dpflow("run", workspace.spec) == 130
+    hint = capsys.readouterr().err
+    assert hint == (
+        "interrupted; the run has measured nothing; if it has reserved its budget, `dpflow ledger show` lists it as open\n"
+    )
 
 
 def test_resuming_an_unknown_run_starts_none(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:

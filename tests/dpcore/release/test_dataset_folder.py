@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from dpcore import synthesize
-from dpcore.errors import DpflowError, LedgerDamaged
+from dpcore import open_release, synthesize
+from dpcore.cli.main import main
+from dpcore.errors import DpflowError, LedgerDamaged, UsageError
 from dpcore.ledger import Run, open_ledger, writing
 from dpcore.release import dataset_folder, publishing, release_id, withdrawal
 from dpcore.release.dataset_folder import pointer
@@ -115,6 +116,38 @@ def test_a_newest_release_that_was_deleted_is_followed_by_the_next(
     second = release(paid)
     assert named(ahead.parent) == second.name
     assert verify_ledger().absent == 1
+
+
+def test_a_newest_release_that_was_deleted_is_named_with_how_to_write_it_again(
+    paid: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deleted = release(paid, run_id="r1")
+    shutil.rmtree(deleted)
+    with pytest.raises(
+        UsageError, match=rf"{deleted.name} is missing, which latest.json names.*--resume RUN.*ledger show"
+    ):
+        open_release(deleted.parent)
+    assert main(["ledger", "verify"], runner=None) == 0  # type: ignore[arg-type]
+    said = capsys.readouterr().out
+    assert "1   release was not found; name its folder with --releases\n" in said
+    assert f" visits/{deleted.name}, of run r1\n" in said
+    assert "written again for nothing: dpflow run SPEC --resume RUN\n" in said
+    assert release(paid, run_id="r1", resume=True) == deleted
+    assert open_release(deleted.parent).folder == deleted
+    (deleted / "manifest.json").unlink()  # the folder is there, but it holds no release
+    with pytest.raises(UsageError, match="has no readable"):
+        open_release(deleted.parent)
+
+
+def test_of_many_deleted_releases_a_few_are_named(paid: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    deleted = [release(paid, run_id=f"r{number}") for number in range(7)]
+    for each in deleted:
+        shutil.rmtree(each)
+    assert main(["ledger", "verify"], runner=None) == 0  # type: ignore[arg-type]
+    said = capsys.readouterr().out
+    assert "7   releases were not found; name their folder with --releases\n" in said
+    assert [each.name in said for each in deleted] == [True] * 5 + [False] * 2
+    assert " and 2 more\n" in said
 
 
 def test_an_older_run_that_finishes_late_does_not_become_the_latest(paid: Workspace) -> None:

@@ -161,7 +161,7 @@ def test_a_release_that_is_elsewhere_is_not_damaged(
     shutil.move(release, elsewhere)
     assert verify_ledger().absent == 1
     assert dpflow("ledger", "verify") == 0
-    assert "1   releases were not found; name their folder with --releases" in capsys.readouterr().out
+    assert "1   release was not found; name its folder with --releases" in capsys.readouterr().out
     assert dpflow("ledger", "verify", "--releases", release.parent) == 4
     assert "is missing; restore it from a backup" in capsys.readouterr().err
     assert dpflow("ledger", "verify", "--releases", elsewhere.parent) == 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpcore.curator.gate import CountQuery, Gate, Gatekeeper
-from dpcore.errors import BudgetRefused, LedgerDamaged, RunHeld, UsageError
+from dpcore.errors import BudgetRefused, LedgerDamaged, LedgerError, RunHeld, UsageError
 from dpcore.ledger import Ledger, OperationState, RunState, open_ledger
 from dpcore.mechanisms.sampling import entropy
 from dpcore.places import places_of_spec, using
@@ -18,6 +18,7 @@ from dpcore.privacy.accounting import Currency
 from dpcore.steward.approvals import require_approval
 from dpcore.steward.online import open_online
 from dpcore.steward.verify import verify_ledger
+from dpcore.tables.ingest.fingerprint import KEY_NAME, fingerprint_key
 from tests.conftest import Workspace, visits
 
 PROMISE: dict[str, Any] = {"alpha": 0.25, "beta": 1e-8, "queries": 50, "rows": 2000}
@@ -42,6 +43,16 @@ def session(space: Workspace, **changed: Any) -> Any:
 def balance() -> Any:
     with open_ledger() as ledger:
         return ledger.balance("visits")
+
+
+def test_a_key_that_others_may_read_is_refused_before_anything_is_reserved(space: Workspace) -> None:
+    private = space.folder / ".dpflow" / "private"
+    fingerprint_key(private)
+    (private / KEY_NAME).chmod(0o644)
+    with pytest.raises(LedgerError, match="chmod 600"), session(space):
+        pass
+    with open_ledger() as ledger:
+        assert not ledger.runs("visits")
 
 
 def test_hard_queries_are_paid_for_and_easy_ones_come_from_the_model(space: Workspace) -> None:

@@ -11,8 +11,12 @@ import pyarrow as pa
 import pytest
 
 import dpcore
-from dpcore.errors import SourceBroken, SourceError, SpecError, UsageError
+from dpcore import Session
+from dpcore.comparison.figures import buy_figures
+from dpcore.errors import LedgerError, SourceBroken, SourceError, SpecError, UsageError
 from dpcore.ledger import Ledger, open_ledger
+from dpcore.runs.steps import check_run
+from dpcore.tables.ingest.fingerprint import KEY_NAME, fingerprint_key
 from tests.conftest import Workspace, visits
 from tests.dpcore.tables.sources.sources import arrow_bytes
 
@@ -291,6 +295,51 @@ def test_what_is_no_table_costs_nothing(workspace: Workspace) -> None:
         dpcore.synthesize(workspace.spec, table=pd.DataFrame({"sex": ["F"]}))
     with open_ledger() as ledger:
         assert ledger.balance("visits").spent == 0
+
+
+def test_a_key_that_others_may_read_is_refused_before_anything_is_reserved(workspace: Workspace) -> None:
+    dpcore.synthesize(workspace.spec, run_id="r1")
+    key = workspace.folder / ".dpflow" / "private" / KEY_NAME
+    key.chmod(0o644)
+    for start in (
+        lambda: dpcore.synthesize(workspace.spec, run_id="r2"),
+        lambda: check_run(dpcore.load_spec(workspace.spec), resume=None),
+        lambda: Session.open(workspace.spec, session="s"),
+        lambda: buy_figures(workspace.folder / "releases" / "visits", workspace.spec, epsilon=0.1, approved=False),
+    ):
+        with pytest.raises(LedgerError, match="chmod 600"):
+            start()
+        with open_ledger() as ledger:
+            assert [run.id for run in ledger.runs("visits")] == ["r1"]
+    assert dpcore.synthesize(workspace.spec, run_id="r1", resume=True).run == "r1"  # a replay reads no rows
+    key.chmod(0o600)
+    assert dpcore.synthesize(workspace.spec, run_id="r2").run == "r2"
+
+
+def test_a_key_that_is_opened_to_others_meanwhile_costs_nothing(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fingerprint_key(workspace.folder / ".dpflow" / "private")
+
+    def opened(private: Path) -> None:
+        (private / KEY_NAME).chmod(0o644)
+
+    monkeypatch.setattr("dpcore.runs.synthesis.check_key", opened)
+    with pytest.raises(LedgerError, match="chmod 600"):
+        dpcore.synthesize(workspace.spec, run_id="r1")
+    with open_ledger() as ledger:
+        assert (ledger.run("r1").state, ledger.balance("visits").used) == ("refunded", 0)
+
+
+def test_a_cluster_that_no_run_can_use_costs_nothing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: object) -> None:
+        raise UsageError("the scratch folder belongs to another user; set TMPDIR")
+
+    monkeypatch.setattr("dpcore.tables.engines.LocalEngine.connect", refused)
+    with pytest.raises(UsageError, match="set TMPDIR"):
+        dpcore.synthesize(workspace.spec, run_id="r1")
+    with open_ledger() as ledger:
+        assert (ledger.run("r1").state, ledger.balance("visits").used) == ("refunded", 0)
 
 
 def test_a_partitioned_folder_is_a_source_and_its_keys_are_columns(workspace: Workspace) -> None:

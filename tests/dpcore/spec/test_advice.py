@@ -195,7 +195,7 @@ def test_check_says_so_on_the_error_stream_and_ends_well(tmp_path: Path, capsys:
         raise NotImplementedError
 
     said = warnings(tmp_path, AGE, ("epsilon: 1.0", "epsilon: 30"))
-    (tmp_path / "visits.csv").touch()
+    (tmp_path / "visits.csv").write_text("sex,age\n", encoding="utf-8")
     assert main(["check", str(tmp_path / "spec.yaml"), "--json"], runner=runner) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["warnings"] == list(said)

@@ -23,13 +23,14 @@ from dpcore.errors import LedgerError
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, ingest, readable_version
 from dpcore.tables.ingest.coded import Coded
-from dpcore.tables.ingest.fingerprint import KEY_NAME, fingerprint_key
+from dpcore.tables.ingest.fingerprint import KEY_NAME, check_key, fingerprint_key
 from dpcore.tables.ingest.window import Window
 from dpcore.universe import Attribute, Categorical, Every, Integer, Outside, Universe
 from dpcore.universe.blocks import Calendar
 from dpcore.universe.fine_days import FineDatetime, WeekTimes
 from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
 from dpcore.universe.leaves import Fine
+from tests.conftest import read_only
 
 KEY = bytes(range(32))
 UNIVERSE = Universe({"sex": Categorical(values=("F", "M")), "age": Integer(minimum=0, maximum=99, width=10)})
@@ -286,3 +287,21 @@ def test_a_damaged_or_open_key_is_refused_with_what_to_do(tmp_path: Path) -> Non
     (tmp_path / KEY_NAME).write_bytes(b"short")
     with pytest.raises(LedgerError, match="damaged; restore it"):
         fingerprint_key(tmp_path)
+
+
+def test_a_key_is_checked_without_creating_it(tmp_path: Path) -> None:
+    check_key(tmp_path / "private")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(LedgerError, match="cannot be stored"):
+        check_key(tmp_path / "file" / "private")
+    fingerprint_key(tmp_path)
+    check_key(tmp_path)
+    (tmp_path / KEY_NAME).chmod(0o604)
+    with pytest.raises(LedgerError, match="chmod 600"):
+        check_key(tmp_path)
+
+
+def test_a_folder_that_cannot_take_a_key_is_refused(tmp_path: Path) -> None:
+    with read_only(tmp_path / "private"), pytest.raises(LedgerError, match="cannot be stored"):
+        check_key(tmp_path / "private")
