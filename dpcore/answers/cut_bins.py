@@ -12,7 +12,6 @@ from dpcore.answers.cut_leaves import ALL, Sides
 from dpcore.answers.evaluate import Marginal
 from dpcore.answers.merging import Merging
 from dpcore.answers.query import Count, Sum
-from dpcore.models.model import Weights
 from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import Segments
 from dpcore.universe.spreading import spread_of
@@ -42,14 +41,12 @@ def sides_of_bins(merging: Merging, axis: int, number: Count | Sum, marginal: Ma
     column = even.on_models(axis, models=1)[0]
     part, bins = column.share[piece], int(column.cell.max()) + 1
     keys, at = np.unique(group * bins + column.cell[piece], return_inverse=True)
-    parts = np.bincount(at, weights=part, minlength=len(keys))
-    amount = np.bincount(at, weights=amounts, minlength=len(keys)) / np.maximum(parts, 1e-300)  # of all rows of the bin
-    whole, of = parts >= ALL, keys // bins
-
-    def total(amounts: Weights) -> Weights:
-        return np.bincount(of, weights=amounts, minlength=merging.groups).astype(np.float64)
-
-    certain = total(np.where(whole, amount, 0.0))
-    least, most = (certain + total(np.where(whole, 0.0, end(amount, 0.0))) for end in (np.minimum, np.maximum))
+    # If all rows of a bin lay in one piece, the group would have so much of them. A piece that does not count has nothing.
+    amounts = amounts / part
+    is_whole = np.bincount(at, weights=part, minlength=len(keys)) >= ALL
+    least, most = np.where(is_whole, np.inf, 0.0), np.where(is_whole, -np.inf, 0.0)
+    np.minimum.at(least, at, amounts)
+    np.maximum.at(most, at, amounts)
+    low, high = (np.bincount(keys // bins, weights=each, minlength=merging.groups) for each in (least, most))
     value = merging.form(number).totals(marginal)[0]
-    return Sides(np.maximum(value - least, 0.0) ** 2, np.maximum(most - value, 0.0) ** 2)
+    return Sides(np.maximum(value - low, 0.0) ** 2, np.maximum(high - value, 0.0) ** 2)

@@ -85,3 +85,13 @@ def test_a_group_of_a_period_that_bins_do_not_have_may_be_empty_or_have_all_rows
     assert (found["n_low"] == 0).all()
     assert all(row.n_low <= true[row.day] <= row.n_high for row in found.itertuples())
     assert found["n_high"].max() < 1.05 * len(born)
+
+
+def test_rows_that_count_on_every_day_of_a_bin_are_certain_and_the_others_are_not(kinds: Release) -> None:
+    few, july = asked(kinds, "born = '2025-07-01' and children < 2"), asked(kinds, "born = '2025-07-01'")
+    assert few["n"] < 0.7 * july["n"]
+    found = asked(kinds, "born = '2025-07-04' or (born = '2025-07-01' and children < 2)")
+    assert found["n"] == pytest.approx(few["n"])
+    assert found["n_low"] == pytest.approx(few["n_low"], abs=0.02 * few["n"])
+    assert few["n_high"] < found["n_high"]
+    assert july["n"] <= found["n_high"]
