@@ -61,6 +61,7 @@ class Ensemble:
         self._parts: dict[range, Merged] = {}
         self._whole: dict[tuple[int, range], Weights] = {}
         self._spreads: dict[int, list[Spread | None]] = {}
+        self._lost: dict[int, Spread | None] = {}
 
     def keep(self, sets: Iterable[Axes]) -> None:
         """Compute the marginals of some columns on all models at once, each of which is built once. Questions about them then take little time."""
@@ -147,20 +148,26 @@ class Ensemble:
 
         There is none for a query that does not depend on how values lie within cells.
         """
-        spreads: dict[int, list[Spread | None]] = {}
-        for column in self._matters_within(merging):
-            name = self._release.universe.names[column]
-            attribute = self._release.universe.attributes[name]
-            if isinstance(attribute, Fine) and name in self._leaf_noise:
-                spreads[column] = [None, with_hidden(spread_of(attribute), attribute, self._leaf_noise[name])]
+        found = {column: self._with_hidden(column) for column in self._matters_within(merging)}
+        spreads = {column: [None, each] for column, each in found.items() if each is not None}
         if not spreads:
             return {}
         _, marginal = self._marginals(merging)[0]
-        found = merging.varied(spreads).evaluate(lambda axes: np.repeat(marginal(axes)[:1], 2, axis=0))
+        values = merging.varied(spreads).evaluate(lambda axes: np.repeat(marginal(axes)[:1], 2, axis=0))
         return {
             number: np.nan_to_num(np.subtract(*np.broadcast_to(each, (2, merging.groups))[::-1]))
-            for number, each in found.items()
+            for number, each in values.items()
         }
+
+    def _with_hidden(self, column: int) -> Spread | None:
+        """Return how the values of a column would lie within cells if its tree had lost as many rows as it may; None without a tree."""
+        if column not in self._lost:
+            name = self._release.universe.names[column]
+            attribute, noise = self._release.universe.attributes[name], self._leaf_noise.get(name)
+            self._lost[column] = (
+                with_hidden(spread_of(attribute), attribute, noise) if isinstance(attribute, Fine) and noise else None
+            )
+        return self._lost[column]
 
     def within_cells(self, merging: Merging, number: Count | Sum, *, errors: float) -> Sides:
         """Return how far a number may be off, in so many standard errors, because it is about only some of the values of a cell."""
