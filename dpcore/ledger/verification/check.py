@@ -85,8 +85,14 @@ def verify(ledger: Scanned, *, price: Price, heads: Mapping[str, str], expected_
             f"{whose}, {head[:16]}..., is not in this chain of {check.seq} events: events were dropped since, or the head "
             "is of another ledger; restore the newest backup, or check DPFLOW_LEDGER_URL"
         )
-    counts = {"runs": check.runs, "operations": check.operations, "outputs": check.outputs}
-    return Verified(events=check.seq, **counts, manifests=len(heads), head=check.head)
+    return Verified(
+        events=check.seq,
+        runs=check.runs,
+        operations=check.operations,
+        outputs=check.outputs,
+        manifests=len(heads),
+        head=check.head,
+    )
 
 
 def replay(scan: LedgerScan) -> None:
