@@ -113,6 +113,7 @@ class Reading:
             constant=self._declaration.constant,
             rules=Rules.of(self._declaration.universe),
         )
+        failure: DpflowError
         try:
             self._table.engine.connect()
             self._check_headers(coding)
@@ -121,14 +122,14 @@ class Reading:
             if self._may_refund(error):
                 self._ledger.refund(self.lease.run, lease=self.lease)
                 raise
-            if not isinstance(error, SourceError):
-                raise
             failure = error
         else:
             try:
                 return self._read_rows(coding, key=key)
             except SourceError as error:
                 failure = error
+        if not isinstance(failure, SourceError):
+            raise type(failure)(f"{failure}; the reservation is kept: then use --resume {self.lease.run}")
         if self._ledger.run(self.lease.run).spent:
             raise failure
         raise SourceBroken(

@@ -366,6 +366,7 @@ def test_verify_says_what_it_found_whole(said: Callable[..., str], read: Read) -
         "files": 0,
         "absent": 0,
         "withdrawn": 0,
+        "first_absent": [],
     }
     text = said("ledger", "verify", "--head", head())
     assert text.startswith("the ledger is sound\n")

@@ -331,6 +331,29 @@ def test_a_key_that_is_opened_to_others_meanwhile_costs_nothing(
         assert (ledger.run("r1").state, ledger.balance("visits").used) == ("refunded", 0)
 
 
+def test_a_key_that_is_opened_to_others_after_rows_were_read_keeps_the_reservation(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(private: Path) -> None:
+        (private / KEY_NAME).chmod(0o644)
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "commit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            dpcore.synthesize(workspace.spec, run_id="r1")
+    with monkeypatch.context() as patch:
+        patch.setattr("dpcore.runs.synthesis.check_key", opened)
+        patch.setattr("dpcore.ledger.refusals.surely_gone", lambda _holder: True)
+        with pytest.raises(LedgerError, match=r"chmod 600.*the reservation is kept: then use --resume r1") as refusal:
+            dpcore.synthesize(workspace.spec, run_id="r1", resume=True)
+    assert refusal.value.__context__ is None
+    with open_ledger() as ledger:
+        assert ledger.run("r1").state == "open"
+
+
 def test_a_cluster_that_no_run_can_use_costs_nothing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_: object) -> None:
         raise UsageError("the scratch folder belongs to another user; set TMPDIR")
