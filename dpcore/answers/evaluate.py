@@ -91,6 +91,14 @@ class Form:
     value: int | None
     varied: Mapping[int, Varied] = field(default_factory=dict)
 
+    @property
+    def possible(self) -> npt.NDArray[np.bool_]:
+        """Whether each group can have a row at all, by the conditions and the declared values."""
+        shape = np.broadcast_shapes(self.holds.shape, self.group.shape)
+        found = np.zeros(self.groups, dtype=np.bool_)
+        found[np.broadcast_to(self.group, shape)[np.broadcast_to(self.holds, shape)]] = True
+        return found
+
     def totals(self, marginal: Marginal, *, along: int | None = None) -> Weights:
         """Return the value of every group's form; with `along`, divided among the pieces of that column."""
         array, places, width = self._placed(marginal, along)

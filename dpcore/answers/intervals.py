@@ -299,9 +299,12 @@ class Intervals:
             low, high = value - errors * np.sqrt(variances), value + errors * np.sqrt(variances)
         else:
             low, high = _combined(value, variances, direct, errors=errors, normal=_normal(judged.level))
+        never = ~form.possible  # such as `age < 20 and age > 60`
         if self._constrained:
-            never = (value == 0) & (differences == 0).all(axis=0)  # what no model can have, constraints exclude
-            low, high = np.where(never, 0.0, low), np.where(never, 0.0, high)
+            never = never | (
+                (value == 0) & (differences == 0).all(axis=0)
+            )  # what no model can have, constraints exclude
+        low, high = np.where(never, 0.0, low), np.where(never, 0.0, high)
         return Interval(value, np.maximum(low, 0.0), np.maximum(high, 0.0), judged.basis)
 
     def _usual(self, counts: Weights, direct: Direct | None, *, columns: int) -> Weights:

@@ -200,6 +200,7 @@ $("question").addEventListener("submit", event => {
     const question = asked()
     const price = await send("price", question)
     await showBudget()
+    if (JSON.stringify(asked()) !== JSON.stringify(question)) { return } // it was changed meanwhile: this price is of another question
     offered = {...question, at_most: price.cost}
     showPrice(price)
     $("ask").focus()
@@ -210,9 +211,16 @@ $("query").addEventListener("keydown", event => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { $("question").requestSubmit() }
 })
 
+// While an answer is being bought, its question stays as it is.
+const hold = held => {
+  for (const id of ["query", "within"]) { $(id).readOnly = held }
+  $("level").disabled = held
+}
+
 $("ask").addEventListener("click", () => busy($("ask"), async () => {
   if (!offered) { return }
-  showAnswer(await send("ask", offered))
+  hold(true)
+  try { showAnswer(await send("ask", offered)) } finally { hold(false) }
   $("offer").hidden = true
   $("answer-title").focus()
   await showBudget()

@@ -189,6 +189,11 @@ def run_roughly(spec: str, run_id: str | None = None) -> None:
 
 def run_and_die(spec: str, run_id: str, calls: int) -> None:
     die_at(calls)
+    synthesize(spec, run_id=run_id)
+
+
+def run_roughly_and_die(spec: str, run_id: str, calls: int) -> None:
+    die_at(calls)
     run_roughly(spec, run_id)
 
 
@@ -225,7 +230,7 @@ def test_a_run_killed_at_any_boundary_of_the_ledger_goes_on(
     calls = 0
     while True:
         calls += 1
-        child = forked().Process(target=run_and_die, args=(str(workspace.spec), f"r{calls}", calls))
+        child = forked().Process(target=run_roughly_and_die, args=(str(workspace.spec), f"r{calls}", calls))
         child.start()
         child.join()
         before = transcript_of(f"r{calls}")
