@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from dpcore.service.app import make_app
 from dpcore.service.desk import Desk
@@ -122,6 +122,26 @@ def test_a_question_is_priced_paid_and_answered_with_the_keyboard_alone(
     expect(page.locator("#cost")).to_have_text("Free: this question was bought before.")
     page.keyboard.press("Enter")
     expect(page.locator("#paid")).to_have_text("Free: bought before.")
+
+
+def test_a_price_that_comes_after_its_question_was_changed_is_not_offered(
+    reader: Visitor, console: tuple[str, str]
+) -> None:
+    page = reader.page
+    enter(page, console[1])
+    waiting: list[Route] = []
+    page.route("**/price", lambda route: waiting.append(route))  # noqa: PLW0108  Playwright looks at its parameters
+    with page.expect_request("**/price"):
+        write(page, GROUPED, "25")
+    page.locator("#query").fill("select count(*) as n from release where smoker")
+    expect(page.locator("#look")).to_have_attribute("aria-busy", "true")
+    with page.expect_response("**/price"):
+        waiting[0].continue_()
+    expect(page.locator("#look")).not_to_have_attribute("aria-busy", "true")
+    expect(page.locator("#offer")).to_be_hidden()
+    page.unroute("**/price")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#offer")).to_be_visible()
 
 
 def test_a_mistake_is_shown_where_it_is_and_a_wrong_token_opens_nothing(

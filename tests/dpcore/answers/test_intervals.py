@@ -164,3 +164,17 @@ def test_a_noisy_sum_moves_the_interval_and_never_widens_it() -> None:
     assert high[1] - 140 < 2.0  # the sum is nearly exact
     assert low[1] == 100  # but the number itself stays inside
     assert (low[2], high[2]) == (100 - plain, 100 + plain)
+
+
+@pytest.mark.parametrize(
+    "where", ["false", "age > 200", "age < 20 and age >= 60", "sex = 'F' and sex = 'M'", "city is null"]
+)
+def test_a_count_that_no_row_can_satisfy_is_exactly_zero(noisy: Release, where: str) -> None:
+    found = answer(noisy, f"select count(*) as n from release where {where}").iloc[0]
+    assert (found["n"], found["n_low"], found["n_high"]) == (0, 0, 0)
+
+
+def test_groups_that_no_row_can_be_in_are_exactly_zero_and_the_others_are_not(noisy: Release) -> None:
+    found = answer(noisy, "select sex, count(*) filter (where sex = 'F') as n from release group by sex")
+    assert (found["n_high"] > 0).tolist() == [True, False, False]
+    assert (found["n_high"] > found["n_low"]).tolist() == [True, False, False]
