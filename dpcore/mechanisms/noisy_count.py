@@ -77,10 +77,16 @@ class NoisyCount:
         return cls(protection=protection, noise=noise, scale=scale)
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, *, delta: float, protection: Protection) -> Self:
-        """Return the count with the least noise that satisfies (epsilon, delta): in pure epsilon at delta 0, through zCDP otherwise."""
-        currency, amount = budget_of(epsilon, delta=delta)
-        return cls.for_amount(amount, currency=currency, protection=protection)
+    def for_epsilon(
+        cls, epsilon: float, *, delta: float, protection: Protection, currency: Currency | None = None
+    ) -> Self:
+        """Return the count with the least noise that satisfies (epsilon, delta).
+
+        Without the currency of an account, this is in pure epsilon at delta 0, and through zCDP otherwise. An account with a delta counts
+        in Gaussian DP unless it was opened with another currency.
+        """
+        chosen, amount = budget_of(epsilon, delta=delta, currency=currency)
+        return cls.for_amount(amount, currency=chosen, protection=protection)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:

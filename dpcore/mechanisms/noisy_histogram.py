@@ -126,12 +126,15 @@ class NoisyHistogram:
         protection: Protection,
         order: int | None = None,
         axes: Iterable[Iterable[str]] | None = None,
+        currency: Currency | None = None,
     ) -> Self:
-        """Return the counts with the least noise that satisfy (epsilon, delta): in pure epsilon at delta 0, through zCDP otherwise."""
-        currency, amount = budget_of(epsilon, delta=delta)
-        return cls.for_amount(
-            amount, currency=currency, universe=universe, protection=protection, order=order, axes=axes
-        )
+        """Return the counts with the least noise that satisfy (epsilon, delta).
+
+        Without the currency of an account, this is in pure epsilon at delta 0, and through zCDP otherwise. An account with a delta counts
+        in Gaussian DP unless it was opened with another currency.
+        """
+        chosen, amount = budget_of(epsilon, delta=delta, currency=currency)
+        return cls.for_amount(amount, currency=chosen, universe=universe, protection=protection, order=order, axes=axes)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:

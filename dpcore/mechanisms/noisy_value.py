@@ -82,10 +82,23 @@ class NoisyValue:
         return cls(grid=grid, moves_by=exact, noise=noise, scale=scale)
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, *, delta: float, attribute: Attribute, step: Step, moves_by: Step) -> Self:
-        """Return the answer with the least noise that satisfies (epsilon, delta): in pure epsilon at delta 0, through zCDP otherwise."""
-        currency, amount = budget_of(epsilon, delta=delta)
-        return cls.for_amount(amount, currency=currency, attribute=attribute, step=step, moves_by=moves_by)
+    def for_epsilon(  # noqa: PLR0913  likewise
+        cls,
+        epsilon: float,
+        *,
+        delta: float,
+        attribute: Attribute,
+        step: Step,
+        moves_by: Step,
+        currency: Currency | None = None,
+    ) -> Self:
+        """Return the answer with the least noise that satisfies (epsilon, delta).
+
+        Without the currency of an account, this is in pure epsilon at delta 0, and through zCDP otherwise. An account with a delta counts
+        in Gaussian DP unless it was opened with another currency.
+        """
+        chosen, amount = budget_of(epsilon, delta=delta, currency=currency)
+        return cls.for_amount(amount, currency=chosen, attribute=attribute, step=step, moves_by=moves_by)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
