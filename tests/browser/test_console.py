@@ -151,7 +151,9 @@ def test_a_mistake_is_shown_where_it_is_and_a_wrong_token_opens_nothing(
     tab_to(page, "token")
     page.keyboard.type("guessed")
     page.keyboard.press("Enter")
-    expect(page.locator("#problem")).to_contain_text("Bearer TOKEN")
+    expect(page.locator("#problem")).to_contain_text(
+        "This token is unknown or was replaced. Ask the steward for a new one."
+    )
     expect(page.locator("#question")).to_be_hidden()
     page.locator("#token").fill("")
     enter(page, console[1])

@@ -19,6 +19,7 @@ const send = async (path, body) => {
     answer = await fetch(path, {method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body)})
   } catch { throw {reason: "The service does not answer. Is it still running?"} }
   const told = await answer.json()
+  if (answer.status === 401) { throw {reason: "This token is unknown or was replaced. Ask the steward for a new one."} }
   if (!answer.ok) { throw told.error }
   return told
 }
