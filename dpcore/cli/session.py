@@ -158,6 +158,11 @@ def _text(told: dict[str, Any]) -> str:
         f"session {told['session']}, {told['state']}: {told['spent']:.6g} of {told['reserved']:.6g} {told['currency']} spent{share}; "
         f"began with the release of run {told['first']}"
     )
+    if told["not_stored"] > 0:
+        head += (
+            f"\n{told['not_stored']:.6g} {told['currency']} was charged for answers that were not stored: their process was killed, or is "
+            "still at work"
+        )
     if not told["bought"]:
         return f"{head}\nnothing was bought yet"
     rows = [("bought", "cost", "within")]

@@ -21,7 +21,7 @@ CLOSING_SECONDS = 15.0
 
 def described(ledger: Ledger, run: Run) -> dict[str, Any]:
     """Return what a session has reserved, spent and bought, as plain JSON values."""
-    claim = Claim.read(run.claim)
+    claim, answers = Claim.read(run.claim), ledger.transcript(run.id)
     return {
         "session": run.id,
         "state": "open" if run.state == "open" else "closed",
@@ -30,11 +30,9 @@ def described(ledger: Ledger, run: Run) -> dict[str, Any]:
         "reserved": run.reserved / AMOUNT_OF_ONE,
         "spent": run.spent / AMOUNT_OF_ONE,
         "remaining": run.remaining / AMOUNT_OF_ONE,
+        "not_stored": (run.spent - sum(each.amount for each in answers)) / AMOUNT_OF_ONE,
         "first": claim.first if claim else None,
-        "bought": [
-            _bought(Bought.from_bytes(each.output or b"", step=each.step), each.amount)
-            for each in ledger.transcript(run.id)
-        ],
+        "bought": [_bought(Bought.from_bytes(each.output or b"", step=each.step), each.amount) for each in answers],
     }
 
 

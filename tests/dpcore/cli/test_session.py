@@ -72,4 +72,5 @@ def test_people_read_what_was_paid(
 def test_a_question_cannot_control_the_terminal() -> None:
     bought = {"question": "select 1 -- \x1b[2J", "cost": 0.1, "half_width": 2.0}
     told = {"session": "s", "state": "open", "spent": 0.1, "reserved": 1.0, "currency": "rho", "first": "s-first"}
-    assert _text(told | {"bought": [bought]}).replace("\n", "").isprintable()
+    assert _text(told | {"not_stored": 0.0, "bought": [bought]}).replace("\n", "").isprintable()
+    assert "0.02 rho was charged for answers that were not stored" in _text(told | {"not_stored": 0.02, "bought": []})

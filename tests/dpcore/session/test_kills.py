@@ -76,11 +76,13 @@ def test_a_session_killed_at_any_boundary_loses_no_answer_and_pays_for_none_twic
         before, paid = bought(), charges()
         with Session.join("spec.yaml") as session:
             reply = session.ask(GROUPED, within=within)
+            told = session.described()
         assert reply.price.stored == bool(before)
         assert bought()[: len(before)] == before
         # A question is charged again only if the process died between its charge and its commit.
         lost = len(paid) - len(before)
         assert len(charges()) == 1 + lost
+        assert told["not_stored"] == pytest.approx(lost * told["bought"][0]["cost"])
         all_lost += lost
         verify_ledger()
         shutil.rmtree(folder)
