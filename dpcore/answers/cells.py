@@ -20,10 +20,8 @@ from dpcore.answers.cuts import bin_edges, bin_places, cuts_of, first_place, pla
 from dpcore.answers.query import Among, Bin, Buckets, Cells, Compare, Like, Part, Term, Transform, Truncate
 from dpcore.errors import UsageError
 from dpcore.universe import Attribute
-from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import Spread, category_values, null_codes
-from dpcore.universe.spreading import spread_of
-from dpcore.universe.temporal import CalendarColumn
+from dpcore.universe.spreading import is_first_day, spread_of
 
 SAME = 1e-6
 """Values that differ by less, as a share of their size, are one value."""
@@ -187,8 +185,12 @@ class Column:
 
     def _is_bin(self, place: Fraction) -> bool:
         """Return whether a place is the first day or moment of a bin of the calendar, as which all of the bin is released."""
-        calendar = isinstance(self.attribute, CalendarColumn) and not isinstance(self.attribute, Fine)
-        return self.released and calendar and self.spread is not None and place in self.spread.bounds[:-1]
+        return (
+            self.released
+            and self.spread is not None
+            and is_first_day(self.attribute)
+            and place in self.spread.bounds[:-1]
+        )
 
     def _values(self, term: Term) -> list[Any]:
         """Return a term's value on each piece."""

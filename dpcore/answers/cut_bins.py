@@ -4,24 +4,18 @@ A date in a bin is released as the first day of that bin, and a question compare
 question cuts it, any part of its rows may lie on either side.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from dpcore.answers.cut_leaves import ALL, Sides
 from dpcore.answers.evaluate import Marginal
 from dpcore.answers.merging import Merging
 from dpcore.answers.query import Count, Sum
-from dpcore.universe.leaves import Fine
-from dpcore.universe.spread import Segments
-from dpcore.universe.spreading import spread_of
-from dpcore.universe.temporal import CalendarColumn
+from dpcore.universe.spreading import evened, is_first_day, spread_of
 
 
 def cuts_bins(merging: Merging, axis: int) -> bool:
     """Return whether a query cuts a bin of a date or time, of which only the first day or moment is released."""
-    attribute = merging.column(axis).attribute
-    return isinstance(attribute, CalendarColumn) and not isinstance(attribute, Fine) and merging.is_cut(axis)
+    return is_first_day(merging.column(axis).attribute) and merging.is_cut(axis)
 
 
 def sides_of_bins(merging: Merging, axis: int, number: Count | Sum, marginal: Marginal) -> Sides:
@@ -33,10 +27,7 @@ def sides_of_bins(merging: Merging, axis: int, number: Count | Sum, marginal: Ma
         number: One of its counts or sums.
         marginal: The marginals of the released model.
     """
-    spread = spread_of(merging.column(axis).attribute)
-    bounds, cells = spread.bounds, np.arange(spread.cells)
-    evenly = replace(spread, segments=Segments(bounds[:-1], bounds[1:], cells, np.ones(len(cells))))
-    even = merging.varied({axis: [evenly]})  # so that every piece of a bin has rows
+    even = merging.varied({axis: [evened(spread_of(merging.column(axis).attribute))]})  # every piece of a bin has rows
     group, piece, amounts = even.form(number).entries(lambda axes: marginal(axes)[:1], along=axis)
     column = even.on_models(axis, models=1)[0]
     part, bins = column.share[piece], int(column.cell.max()) + 1

@@ -6,7 +6,7 @@ A tree has measured how values lie within the cells of a column at full resoluti
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -18,8 +18,8 @@ from dpcore.answers.leaf_tree import LeafTree
 from dpcore.answers.merging import Merging
 from dpcore.answers.query import Count
 from dpcore.models.model import Weights
-from dpcore.universe.spread import Segments, Spread
-from dpcore.universe.spreading import spread_of
+from dpcore.universe.spread import Spread
+from dpcore.universe.spreading import evened, spread_of
 
 ALL = 1 - 1e-9  # of a cell, but for rounding errors
 
@@ -69,9 +69,9 @@ class CutLeaves:
         return Sides(light.below + cut.below, light.above + cut.above)
 
     def _counted(self, count: Count, marginal: Marginal) -> _Counted:
-        bounds, cells = self._spread.bounds, self._spread.cells
-        evenly = replace(self._spread, segments=Segments(bounds[:-1], bounds[1:], np.arange(cells), np.ones(cells)))
-        even = self.merging.varied({self.axis: [evenly]})  # a piece in which the tree has found nothing has rows, too
+        even = self.merging.varied(
+            {self.axis: [evened(self._spread)]}
+        )  # a piece in which the tree has found nothing has rows, too
         group, seen, rows = even.form(count).entries(lambda axes: marginal(axes)[:1], along=self.axis)
         part = even.on_models(self.axis, models=1)[0].share[seen]
         # Neighbouring pieces of a cell that the query treats alike are one run.

@@ -299,12 +299,11 @@ class Intervals:
             low, high = value - errors * np.sqrt(variances), value + errors * np.sqrt(variances)
         else:
             low, high = _combined(value, variances, direct, errors=errors, normal=_normal(judged.level))
-        never = ~form.possible  # such as `age < 20 and age > 60`
-        if self._constrained:
-            never = never | (
-                (value == 0) & (differences == 0).all(axis=0)
-            )  # what no model can have, constraints exclude
-        low, high = np.where(never, 0.0, low), np.where(never, 0.0, high)
+        never = value == 0
+        if never.any():
+            excluded = (differences == 0).all(axis=0) if self._constrained else np.zeros(len(value), dtype=np.bool_)
+            never &= ~form.possible | excluded  # such as `age < 20 and age > 60`, or what constraints exclude
+            low, high = np.where(never, 0.0, low), np.where(never, 0.0, high)
         return Interval(value, np.maximum(low, 0.0), np.maximum(high, 0.0), judged.basis)
 
     def _usual(self, counts: Weights, direct: Direct | None, *, columns: int) -> Weights:

@@ -10,7 +10,7 @@ from dpcore.universe import Attribute
 from dpcore.universe.fine_days import FineDays
 from dpcore.universe.leaves import Fine, Leaves
 from dpcore.universe.spread import Indices, Segments, Spread
-from dpcore.universe.temporal import CalendarColumn
+from dpcore.universe.spreading import is_first_day
 
 SKEW = 0.8  # the usual difference between the two halves of a declared bin, as a share of its rows
 HIDDEN = DOUBT  # the most rows that a tree loses in nodes that do not stand out, in standard deviations of the sum of these nodes
@@ -19,7 +19,7 @@ MOST_HIDDEN = 0.5  # of the rows of a node
 
 def varies(attribute: Attribute, spread: Spread | None) -> bool:
     """Return whether values within a cell can be distributed otherwise. Dates in bins are released as the first day of their bin."""
-    if spread is None or (isinstance(attribute, CalendarColumn) and not isinstance(attribute, Fine)):
+    if spread is None or is_first_day(attribute):
         return False
     return not spread.whole or bool((np.diff(spread.bounds) > 1).any())
 

@@ -136,8 +136,7 @@ class BoundedMean:
     ) -> Self:
         """Return the mean with the least noise that satisfies (epsilon, delta).
 
-        Without the currency of an account, this is in pure epsilon at delta 0, and through zCDP otherwise. An account with a delta counts
-        in Gaussian DP unless it was opened with another currency.
+        Without the currency of the account that pays, it is pure epsilon at delta 0, and zCDP otherwise.
         """
         chosen, amount = budget_of(epsilon, delta=delta, currency=currency)
         return cls.for_amount(amount, currency=chosen, attribute=attribute, step=step, protection=protection)

@@ -130,8 +130,7 @@ class NoisyHistogram:
     ) -> Self:
         """Return the counts with the least noise that satisfy (epsilon, delta).
 
-        Without the currency of an account, this is in pure epsilon at delta 0, and through zCDP otherwise. An account with a delta counts
-        in Gaussian DP unless it was opened with another currency.
+        Without the currency of the account that pays, it is pure epsilon at delta 0, and zCDP otherwise.
         """
         chosen, amount = budget_of(epsilon, delta=delta, currency=currency)
         return cls.for_amount(amount, currency=chosen, universe=universe, protection=protection, order=order, axes=axes)

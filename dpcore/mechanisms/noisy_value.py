@@ -82,7 +82,7 @@ class NoisyValue:
         return cls(grid=grid, moves_by=exact, noise=noise, scale=scale)
 
     @classmethod
-    def for_epsilon(  # noqa: PLR0913  likewise
+    def for_epsilon(  # noqa: PLR0913  what is asked, and how it is paid
         cls,
         epsilon: float,
         *,
@@ -94,8 +94,7 @@ class NoisyValue:
     ) -> Self:
         """Return the answer with the least noise that satisfies (epsilon, delta).
 
-        Without the currency of an account, this is in pure epsilon at delta 0, and through zCDP otherwise. An account with a delta counts
-        in Gaussian DP unless it was opened with another currency.
+        Without the currency of the account that pays, it is pure epsilon at delta 0, and zCDP otherwise.
         """
         chosen, amount = budget_of(epsilon, delta=delta, currency=currency)
         return cls.for_amount(amount, currency=chosen, attribute=attribute, step=step, moves_by=moves_by)

@@ -28,6 +28,8 @@ from dpcore.universe.spreading import spread_of
 
 MOST_CELLS = 1 << 20
 """The most classes of cells that are counted for one question."""
+ROUNDED_UP = 1.001
+"""A half width that people are told to ask for is so much larger, so that its four digits are not too few."""
 
 Answered = Mapping[Number, Interval]
 
@@ -74,7 +76,7 @@ class Offer:
         return _is_within(self.numbers, within)
 
     def reachable(self, noise: Noise) -> float:
-        """Return the largest half width that the counts would have with other noise."""
+        """Return the largest half width that the counts would have with other noise, rounded up so that it can be asked for."""
         if self.grid is None:
             return self.half_width
         halves = []
@@ -83,7 +85,7 @@ class Offer:
                 empty = np.zeros(self.grid.shape, dtype=np.int64)
                 own, variances = _sums(self.prepared, number, self.grid, empty, noise.standard_deviation)
                 halves.append(half_widths(_averaged(known, own, variances, normal=self.within.normal)).max())
-        return float(max(halves))
+        return ROUNDED_UP * float(max(halves))
 
     def answer(self, counts: Counts) -> Answered:
         """Return the answer from bought counts: the average, by inverse variances, of what was known and what was bought."""
@@ -267,7 +269,7 @@ def _where(merging: Merging, interval: Interval) -> str:
 
 def _widest(numbers: Answered, some: Sequence[Number]) -> float:
     """Return the largest half width of some numbers, rounded up so that it can be asked for."""
-    return 1.001 * max(float(np.nanmax(half_widths(numbers[each]))) for each in some)
+    return ROUNDED_UP * max(float(np.nanmax(half_widths(numbers[each]))) for each in some)
 
 
 def _cells(prepared: Prepared, number: Count, grid: Grid) -> Weights:

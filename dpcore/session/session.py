@@ -349,7 +349,7 @@ class Session:
             advice = "accept a wider interval"
             with suppress(UsageError):  # too little for any noise
                 noise = marginal_noise(left, currency=currency, protection=self._declaration.protection)
-                advice = f"for what is left, ask within {1.001 * offered.reachable(noise):.4g} or more"  # rounded up
+                advice = f"for what is left, ask within {offered.reachable(noise):.4g} or more"
             raise BudgetRefused(
                 f"this answer costs {in_currency(price.amount, currency)}, but {whose} has "
                 f"{in_currency(left, currency)} left; {advice}, or {instead}",

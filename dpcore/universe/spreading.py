@@ -1,5 +1,6 @@
 """The spread of each kind of ordered column, as its `decode` draws."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
@@ -41,6 +42,16 @@ def spread_of(attribute: Attribute) -> Spread:
         case CalendarColumn():
             return _calendar(attribute)
     raise UsageError("this column has no order; ask for its values with = or in")
+
+
+def is_first_day(attribute: Attribute) -> bool:
+    """Return whether a column is in bins of the calendar, of which only the first day or moment is released."""
+    return isinstance(attribute, CalendarColumn) and not isinstance(attribute, Fine)
+
+
+def evened(spread: Spread) -> Spread:
+    """Return the same cells with values that are distributed evenly within each, so that every part of a cell has some."""
+    return replace(spread, segments=_evenly(spread.bounds))
 
 
 def _evenly(bounds: npt.NDArray[Any]) -> Segments:
