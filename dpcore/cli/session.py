@@ -126,10 +126,16 @@ def _open(arguments: argparse.Namespace) -> Answer:
 
 
 def _show(arguments: argparse.Namespace) -> Answer:
-    from dpcore.session.overview import listed  # noqa: PLC0415
+    from dpcore.session.overview import listed, open_under_other_specs  # noqa: PLC0415
 
     told = listed(arguments.spec, session=arguments.session)
-    return Answer({"sessions": told}, "\n\n".join(_text(each) for each in told) or "no session of this spec was opened")
+    others = [] if arguments.session else open_under_other_specs(arguments.spec)
+    parts = [_text(each) for each in told] or ["no session of this spec was opened"]
+    if others:
+        parts.append(
+            f"open, but of another spec or an earlier version of this one: {', '.join(others)}; end one with: dpflow ledger settle ID"
+        )
+    return Answer({"sessions": told, "others": others}, "\n\n".join(parts))
 
 
 def _release(arguments: argparse.Namespace) -> Answer:

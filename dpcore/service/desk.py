@@ -1,27 +1,38 @@
-"""The one thread that owns a session, and a memory of free answers that needs no thread at all.
+"""The one thread that owns a session, and what needs not wait for it: answers that were free before, the columns, and budgets.
 
 A session belongs to the thread that joined it. So questions that are new wait for each other, in the order in which they come, also behind
-a purchase. A free answer that was given before is given again at once, without the session and without the ledger.
+a purchase. A free answer that was given before is given again at once, without the session and without the ledger. Budgets are read by a
+thread of their own.
 """
 
 import asyncio
+import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from dpcore.answers.plain import plain_rows
-from dpcore.errors import DpflowError, LedgerError
+from dpcore.errors import DpflowError, LedgerError, SourceError, UsageError
+from dpcore.ledger import Ledger, open_ledger
+from dpcore.places import places_of_spec
 from dpcore.private_log import record
 from dpcore.service.problems import Problem, Refused, refusal_of
+from dpcore.session.analysts import budget_for
 from dpcore.session.price import Payer, Price
 from dpcore.session.session import Session
 
+progress = logging.getLogger("dpcore.progress")
+
 MOST_WAITING = 64
 """How many questions may wait. More are refused at once, so that nobody waits for minutes."""
+
+MOST_CELLS = 1 << 16
+"""The most cells of a question. A larger one would let all others wait for many seconds."""
 
 MOST_REMEMBERED = 10_000
 MOST_REMEMBERED_ROWS = 200
@@ -75,32 +86,50 @@ class Desk:
         self._spec = spec
         self.session = session or ""
         self._joined: Session | None = None
+        self._ledger: Ledger | None = None
+        self._columns: list[dict[str, Any]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="session")
+        self._budgets = ThreadPoolExecutor(1, thread_name_prefix="budgets")
         self._waiting = 0
         self._prices: _Memory[dict[str, Any]] = _Memory(MOST_REMEMBERED)
         self._answers: _Memory[dict[str, Any]] = _Memory(MOST_REMEMBERED)
 
     def open(self) -> None:
-        """Join the session, and read its table. So it is the steward who learns of a table that changed or can't be read."""
+        """Join the session, and read its model and its table.
 
-        def join() -> str:
+        It is the steward who learns of a table that has changed or cannot be read. Answers that need no purchase are given nevertheless.
+        """
+
+        def join() -> None:
             session = self._join()
-            session.prepare()
-            return session.id
+            self.session, self._columns = session.id, session.columns()
+            try:
+                session.prepare()
+            except (SourceError, UsageError) as error:
+                progress.warning(
+                    "nothing can be bought: %s. Only answers that are free or bought already are given", error
+                )
 
-        self.session = self._thread.submit(join).result()
+        self._thread.submit(join).result()
 
     def close(self) -> None:
         """Finish what was begun, and leave the session."""
         self._thread.submit(self._leave).result()
         self._thread.shutdown()
+        self._budgets.submit(self._disconnect).result()
+        self._budgets.shutdown()
 
     async def price(self, question: Question) -> dict[str, Any]:
         """Return what an answer would cost now, and its expected half width. No data is touched."""
         known = self._prices.get(question)
         if known is not None:
             return known
-        price = await self._run(lambda session: session.price(question.query, **question.accuracy))
+
+        def priced(session: Session) -> Price:
+            _refuse_large(session, question)
+            return session.price(question.query, **question.accuracy)
+
+        price = await self._run(priced)
         told = _told(price, question)
         if price.free:
             self._prices.keep(question, told)
@@ -113,6 +142,7 @@ class Desk:
             return known
 
         def answered(session: Session) -> dict[str, Any]:
+            _refuse_large(session, question)
             reply = session.ask(question.query, payer=payer, **question.accuracy)
             rows = plain_rows(reply.table)
             return {
@@ -128,11 +158,11 @@ class Desk:
 
     async def columns(self) -> list[dict[str, Any]]:
         """Return the columns that can be asked about. No data is touched."""
-        return await self._run(lambda session: session.columns())
+        return self._columns
 
     async def budget(self, analyst: str) -> dict[str, Any]:
         """Return what an analyst and the session have left."""
-        return await self._run(lambda session: session.budget_of(analyst))
+        return await asyncio.get_running_loop().run_in_executor(self._budgets, self._told_budget, analyst)
 
     async def bought(self, analyst: str) -> list[dict[str, Any]]:
         """Return the answers that an analyst has bought, oldest first."""
@@ -153,17 +183,18 @@ class Desk:
             self._waiting -= 1
 
     def _called(self, job: Callable[[Session], Result]) -> Result:
-        try:
+        with _refusing(after=self._leave):
             return job(self._join())
-        except DpflowError as error:
-            if isinstance(error, LedgerError):
-                self._leave()  # the next question connects anew
-            raise refusal_of(error) from None
-        except Exception as error:  # noqa: BLE001  its text may be private
-            record(error, where="dpflow serve-answers")
-            self._leave()
-            reason = "the service failed; the details are in the steward's log"
-            raise Refused(500, Problem(code="failed", reason=reason)) from None
+
+    def _told_budget(self, analyst: str) -> dict[str, Any]:
+        with _refusing(after=self._disconnect):
+            self._ledger = self._ledger or open_ledger(places=places_of_spec(self._spec))
+            return budget_for(self._ledger, self._ledger.run(self.session), analyst)
+
+    def _disconnect(self) -> None:
+        ledger, self._ledger = self._ledger, None
+        if ledger is not None:
+            ledger.close()
 
     def _join(self) -> Session:
         if self._joined is None:
@@ -175,6 +206,32 @@ class Desk:
         self._prices = _Memory(MOST_REMEMBERED)  # a session that is joined anew has forgotten what was free before
         if joined is not None:
             joined.leave()
+
+
+@contextmanager
+def _refusing(*, after: Callable[[], None]) -> Iterator[None]:
+    """Turn every error into a refusal. If the ledger or the service has failed, call a function, so that the next request begins anew."""
+    try:
+        yield
+    except DpflowError as error:
+        if isinstance(error, LedgerError):
+            after()
+        raise refusal_of(error) from None
+    except Exception as error:  # noqa: BLE001  its text may be private
+        record(error, where="dpflow serve-answers")
+        after()
+        reason = "the service failed; the details are in the steward's log"
+        raise Refused(500, Problem(code="failed", reason=reason)) from None
+
+
+def _refuse_large(session: Session, question: Question) -> None:
+    """Raise if a question takes so long that others would wait for many seconds."""
+    cells = session.cells_of(question.query)
+    if cells > MOST_CELLS:
+        raise UsageError(
+            f"the question needs {cells:,} cells, and this service computes at most {MOST_CELLS:,}; ask about fewer columns or wider bins, "
+            "or let the steward publish a release (dpflow session release) and use dpflow answer"
+        )
 
 
 def _told(price: Price, question: Question) -> dict[str, Any]:

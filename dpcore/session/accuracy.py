@@ -20,6 +20,7 @@ _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*")
 SLACK = 1e-9  # rounding errors of a half width, as a share of it
 LOWEST_LEVEL = 0.5  # below, an interval says so little that a purchase for it would teach nothing
 LEAST = 0.5  # the least noise that is sold: with less, most counts would be exact
+LEAST_WIDTH = 1e-100  # half widths below are zero: their squares cannot be computed
 CLOSE, STEPS = 1e-10, 200  # how close noise comes to what is wanted, and after how many steps at most
 
 
@@ -104,8 +105,8 @@ def needed_noise(halves: Weights, wanted: Weights, cells: Weights, *, normal: fl
     short = halves > wanted * (1 + SLACK)
     if not short.any():
         return math.inf
-    if (wanted[short] <= 0).any():
-        return 0.0  # a share of nothing
+    if (wanted[short] < LEAST_WIDTH).any():
+        return 0.0  # a share of nothing, or as good as exact
     known, target = halves[short] / normal, wanted[short] / normal
     variances = 1 / (1 / target**2 - 1 / known**2) / cells[short]
     return float(np.sqrt(variances.min()))

@@ -9,6 +9,7 @@ from typing import Any
 
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Ledger, Run, open_ledger
+from dpcore.ledger.rows import in_currency
 from dpcore.ledger.shares import Share
 from dpcore.marginals.measurements import analyst_of
 from dpcore.places import places_of_spec
@@ -65,6 +66,11 @@ def add_analyst(
             _, cap = budget_of(epsilon, delta=declaration.spec.privacy.delta, currency=account.currency)
         else:
             cap = int(run.reserved * (share or 0.0))
+        if cap > run.reserved:
+            raise UsageError(
+                f"session {run.id} has {in_currency(run.reserved, account.currency)} in all, and a cap of {in_currency(cap, account.currency)} "
+                "would be more; give the analyst at most --share 1"
+            )
         token = secrets.token_urlsafe(TOKEN_BYTES)
         ledger.share(run.id, analyst=analyst, cap=cap, token=hash_of(token))
     return Issued(run.id, analyst, token, cap / AMOUNT_OF_ONE, account.currency.symbol)

@@ -45,7 +45,10 @@ def joined(ledger: Ledger, declaration: Declaration, session: str | None) -> Run
     }
     if session is not None:
         if session not in known:
-            raise UsageError(f"there is no session {session} of this spec; see: dpflow session show {declaration.path}")
+            raise UsageError(
+                f"there is no session {session} of this spec as it is now; see: dpflow session show {declaration.path}. A session of an "
+                f"earlier version of the spec is ended with: dpflow ledger settle {session}"
+            )
         return known[session]
     still_open = [run for run in known.values() if run.state is RunState.OPEN]
     if not still_open:

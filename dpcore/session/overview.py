@@ -24,7 +24,7 @@ def described(ledger: Ledger, run: Run) -> dict[str, Any]:
     claim, answers = Claim.read(run.claim), ledger.transcript(run.id)
     return {
         "session": run.id,
-        "state": "open" if run.state == "open" else "closed",
+        "state": _state(ledger, run),
         "account": run.account,
         "currency": ledger.account(run.account).currency.symbol,
         "reserved": run.reserved / AMOUNT_OF_ONE,
@@ -34,6 +34,15 @@ def described(ledger: Ledger, run: Run) -> dict[str, Any]:
         "first": claim.first if claim else None,
         "bought": [_bought(Bought.from_bytes(each.output or b"", step=each.step), each.amount) for each in answers],
     }
+
+
+def _state(ledger: Ledger, run: Run) -> str:
+    """Return open, closed, or opening: such a session has no first release yet. It is being opened, or its process was killed."""
+    if run.state != "open":
+        return "closed"
+    claim, first = Claim.read(run.claim), bought_first(ledger, run)
+    buys = claim is not None and claim.epsilon is not None
+    return "opening" if buys and (first is None or first.state == "open") else "open"
 
 
 def _bought(bought: Bought, amount: int) -> dict[str, Any]:
@@ -54,6 +63,15 @@ def listed(spec: str | Path, *, session: str | None = None) -> list[dict[str, An
         meaning = meaning_of(declaration)
         every = sessions(ledger, declaration.spec.dataset)
         return [described(ledger, run) for run, claim in every.items() if claim.digest == meaning]
+
+
+def open_under_other_specs(spec: str | Path) -> list[str]:
+    """Return the open sessions of a spec's dataset that were opened with another spec, or with an earlier version of this one."""
+    declaration = load_spec(spec)
+    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+        meaning = meaning_of(declaration)
+        every = sessions(ledger, declaration.spec.dataset)
+        return [run.id for run, claim in every.items() if claim.digest != meaning and run.state == "open"]
 
 
 def close(spec: str | Path, *, session: str | None = None) -> dict[str, Any]:

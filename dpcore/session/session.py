@@ -29,7 +29,7 @@ from dpcore.release.columns import words_about
 from dpcore.release.descriptors import field_of
 from dpcore.runs.paying import ledger_of, paying_account
 from dpcore.session.accuracy import Within
-from dpcore.session.analysts import bought_by, budget_for
+from dpcore.session.analysts import bought_by
 from dpcore.session.bought import Bought, digest_of, step_of
 from dpcore.session.knowledge import Knowledge
 from dpcore.session.memory import recalled, remembered
@@ -214,6 +214,12 @@ class Session:
                     bought = self._buy(query, offered, lease, payer.analyst)
                     return Reply(frame_of(offered.prepared, bought.answer(parsed)), price)
 
+    def cells_of(self, query: str) -> int:
+        """Return how many cells of one model a question needs: of its largest number, or one for each group of each number."""
+        parsed = self._parsed(query)
+        merging = self._seen[1].intervals.ensemble.merging(parsed)
+        return max(merging.cells, merging.groups * len(parsed.numbers()))
+
     def described(self) -> dict[str, Any]:
         """Return what the session has reserved, spent and bought, as plain JSON values."""
         return described(self._ledger, self.run)
@@ -226,10 +232,6 @@ class Session:
         about = words_about(self._declaration.spec)
         known = self._first.universe.attributes
         return [field_of(name, each) | about.get(name, {}) | {"sql": as_written(name)} for name, each in known.items()]
-
-    def budget_of(self, analyst: str) -> dict[str, Any]:
-        """Return what an analyst and the whole session have left, as plain JSON values."""
-        return budget_for(self._ledger, self.run, analyst)
 
     def bought_by(self, analyst: str) -> list[dict[str, Any]]:
         """Return the answers that an analyst has bought, oldest first, as plain JSON values."""

@@ -3,6 +3,7 @@
 Only `Session.open` does this. Everything else uses a session that was opened to its end.
 """
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from dpcore.runs.synthesis import Synthesis
 from dpcore.session.opening import bought_first, meaning_of, reserve_session, with_epsilon
 from dpcore.spec import Declaration
 from dpcore.spec.release import NAME
+
+progress = logging.getLogger("dpcore.progress")
 
 
 @contextmanager
@@ -39,6 +42,8 @@ def started(ledger: Ledger, declaration: Declaration, session: str, *, share: fl
     new = run is None
     if run is None:
         run = reserve_session(ledger, declaration, session=session, share=share, table=table)
+    else:
+        progress.info("session %s was reserved before, and keeps the budget that it has", session)
     try:
         _buy_first(ledger, declaration, run, table=table)
         yield run

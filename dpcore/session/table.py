@@ -1,6 +1,7 @@
 """The private table of a session: read once by a process, when it first buys an answer, and only if it is the table of the first release."""
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from dpcore.models.lifted import Grid
 from dpcore.places import places_of_spec
 from dpcore.spec import Declaration
 from dpcore.tables.cluster import connected
-from dpcore.tables.engines import engine_for
+from dpcore.tables.engines import Engine, engine_for
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, fingerprint_key
 from dpcore.tables.ingest.violations import Rules
@@ -31,15 +32,22 @@ class SessionTable:
 
     def __init__(self, declaration: Declaration, *, table: Any = None) -> None:
         self._declaration = declaration
-        self._source = (
-            Source.of(table)
-            if table is not None
-            else Source.locate(declaration.spec.source, base=declaration.path.parent)
-        )
-        self._engine = engine_for(declaration.spec.engine, source=self._source, connect=connected)
+        self._table = table
         self._private = places_of_spec(declaration.path).private
         self._counted: Histogram | None = None
+        self._changed = False
         self._axes: dict[tuple[int, bytes], int] = {}
+
+    @cached_property
+    def _source(self) -> Source:
+        """The table, which is looked for when it is first needed: what is free needs none."""
+        if self._table is not None:
+            return Source.of(self._table)
+        return Source.locate(self._declaration.spec.source, base=self._declaration.path.parent)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return engine_for(self._declaration.spec.engine, source=self._source, connect=connected)
 
     def version(self, run_id: str) -> str:
         """Return the version of the data, as a run with this id would record it."""
@@ -64,6 +72,8 @@ class SessionTable:
         """
         if self._counted is not None:
             return
+        if self._changed:
+            raise _other_table()
         coding = self._coding(universe)
         self._engine.connect()
         self._check(replace(coding, universe=self._declaration.universe))
@@ -72,9 +82,8 @@ class SessionTable:
         records = self._engine.read(self._source, coding=coding, draws=draws, fingerprint=fingerprint)
         found = self.version(run_id) if self._declaration.descents() else records.version
         if found != version:
-            raise UsageError(
-                "the table is not the one that this session began with; close the session, and open a new one: dpflow session open SPEC"
-            )
+            self._changed = True
+            raise _other_table()
         self._counted = self._engine.count(records, universe)
         self._universe = universe
 
@@ -100,7 +109,8 @@ class SessionTable:
     def close(self) -> None:
         """Forget the table, and close its cluster if it has one."""
         self._counted = None
-        self._engine.close()
+        if "_engine" in vars(self):
+            self._engine.close()
 
     def _coding(self, universe: Universe) -> Coding:
         """Return how rows are read: as the run of the first release has read them."""
@@ -117,3 +127,10 @@ class SessionTable:
         """Check the names and types of the declared columns, which no row can change."""
         check_columns(self._source, columns=coding.columns)
         check_types(self._source, reads=coding.reads)
+
+
+def _other_table() -> UsageError:
+    return UsageError(
+        "the table is not the one that this session began with, so nothing can be bought; close the session, and open a new one: "
+        "dpflow session open SPEC"
+    )

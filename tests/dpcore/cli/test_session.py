@@ -69,6 +69,26 @@ def test_people_read_what_was_paid(
     assert "share of a first release" in capsys.readouterr().err
 
 
+def test_an_open_session_of_an_earlier_version_of_the_spec_is_named_with_how_to_end_it(
+    copied: Callable[[], Path],  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spec = copied() / "spec.yaml"
+    assert dpflow("session", "show", "spec.yaml", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["others"] == []
+    text = spec.read_text("utf-8")
+    assert "max: 99" in text
+    spec.write_text(text.replace("max: 99", "max: 199"), encoding="utf-8")
+    assert dpflow("session", "show", "spec.yaml") == 0
+    assert "an earlier version of this one: s; end one with: dpflow ledger settle ID" in capsys.readouterr().out
+    assert dpflow("session", "close", "spec.yaml", "--session", "s") == 2
+    assert "is ended with: dpflow ledger settle s" in capsys.readouterr().err
+    assert dpflow("ledger", "settle", "s") == 0
+    capsys.readouterr()
+    assert dpflow("session", "show", "spec.yaml") == 0
+    assert "settle" not in capsys.readouterr().out
+
+
 def test_a_question_cannot_control_the_terminal() -> None:
     bought = {"question": "select 1 -- \x1b[2J", "cost": 0.1, "half_width": 2.0}
     told = {"session": "s", "state": "open", "spent": 0.1, "reserved": 1.0, "currency": "rho", "first": "s-first"}

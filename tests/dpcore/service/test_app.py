@@ -3,18 +3,23 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
 
+from dpcore.answers.plain import plain_rows
 from dpcore.errors import LedgerError
 from dpcore.ledger import open_ledger
 from dpcore.service.desk import Desk
 from dpcore.session.session import Session
 from dpcore.session.table import SessionTable
 from dpcore.steward.verify import verify_ledger
+from tests.conftest import visits
 from tests.dpcore.service.conftest import ALL, GROUPED, Served, serving, spent
+from tests.dpcore.session.conftest import narrower
+
+WAIT_SECONDS = 60
 
 
 def no_data(*_: object, **__: object) -> None:
@@ -189,8 +194,73 @@ def _raising(error: Exception) -> Callable[..., None]:
 
 def test_too_many_waiting_questions_are_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpcore.service.desk.MOST_WAITING", 0)
-    refused = served.send("/budget")
+    refused = served.send("/answers")
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+
+
+def test_columns_and_budgets_do_not_wait_for_a_question(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, told = Event(), Event()
+    price = Session.price
+
+    def slow(*arguments: Any, **more: Any) -> Any:
+        begun.set()
+        assert told.wait(WAIT_SECONDS)
+        return price(*arguments, **more)
+
+    monkeypatch.setattr(Session, "price", slow)
+    with ThreadPoolExecutor(1) as other:
+        priced = other.submit(served.send, "/price", {"query": ALL, "within": 601}, analyst="bob")
+        assert begun.wait(WAIT_SECONDS)
+        assert served.send("/budget").json()["analyst"] == "ada"
+        assert served.send("/columns").is_success
+        assert not priced.done()
+        told.set()
+        assert priced.result().json()["free"]
+
+
+def test_a_question_that_would_let_others_wait_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpcore.service.desk.MOST_CELLS", 10)
+    large = {"query": "select age, city, count(*) as n from release group by age, city", "within": 1e6}
+    for path in ("/price", "/ask"):
+        refused = served.send(path, large)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "question")
+        assert "this service computes at most 10" in refused.json()["error"]["reason"]
+    assert served.send("/ask", {"query": ALL, "within": 602}).is_success
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "reason"),
+    [
+        (lambda path: path.unlink(), 503, "cannot be bought now"),
+        (
+            lambda path: visits(3000, seed=2).to_csv(path, index=False),
+            422,
+            "is not the one that this session began with",
+        ),
+    ],
+)
+def test_without_its_table_a_session_gives_what_it_knows_and_sells_nothing(
+    copied: Callable[[], Path],
+    caplog: pytest.LogCaptureFixture,
+    change: Callable[[Path], None],
+    status: int,
+    reason: str,
+) -> None:
+    folder = copied()
+    with Session.join("spec.yaml") as session:
+        within = narrower(session, GROUPED)
+        bought = session.ask(GROUPED, within=within)
+    change(folder / "visits.csv")
+    before = spent()
+    with caplog.at_level("WARNING", logger="dpcore.progress"), serving(folder / "spec.yaml", ada=1.0) as served:
+        assert "nothing can be bought: " in caplog.text
+        again = served.send("/ask", {"query": GROUPED, "within": within}).json()
+        assert again["price"]["stored"]
+        assert again["rows"] == plain_rows(bought.table)
+        refused = served.send("/ask", {"query": GROUPED, "within": within / 2})
+        assert refused.status_code == status
+        assert reason in refused.json()["error"]["reason"]
+    assert spent() == before
 
 
 def test_unknown_paths_and_methods_have_the_same_shape(served: Served) -> None:

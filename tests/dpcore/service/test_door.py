@@ -126,5 +126,7 @@ def test_an_analyst_gets_a_cap_in_one_of_two_ways(served: Served) -> None:
             add_analyst("spec.yaml", "eve", **wrong)
     issued = add_analyst("spec.yaml", "eve", epsilon=0.1)
     assert 0 < issued.cap < 0.1
+    with pytest.raises(UsageError, match="would be more; give the analyst at most --share 1"):
+        add_analyst("spec.yaml", "eve", epsilon=50)
     with pytest.raises(UsageError, match="has no analyst 'carl'"):
         remove_analyst("spec.yaml", "carl")

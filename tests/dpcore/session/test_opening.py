@@ -15,7 +15,7 @@ from dpcore.release.withdrawal import withdraw
 from dpcore.runs import synthesis
 from dpcore.session import overview, turns
 from dpcore.session.opening import newest_release, reserve_session
-from dpcore.session.overview import close
+from dpcore.session.overview import close, listed
 from dpcore.spec import load_spec
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
@@ -98,11 +98,13 @@ def interrupted(workspace: Workspace) -> None:
 
 def test_only_opening_a_session_buys_its_first_release(workspace: Workspace) -> None:
     interrupted(workspace)
+    assert [each["state"] for each in listed("spec.yaml")] == ["opening"]
     for session in (None, "s"):
         with pytest.raises(UsageError, match=r"finish opening it with: dpflow session open spec\.yaml --session s"):
             Session.join("spec.yaml", session=session)
     assert set(runs()) == {"s"}
     close("spec.yaml")
+    assert [each["state"] for each in listed("spec.yaml")] == ["closed"]
     with pytest.raises(UsageError, match=r"was closed before it was opened to its end; open another: [^;]*$"):
         Session.open("spec.yaml", session="s")
     assert set(runs()) == {"s"}
