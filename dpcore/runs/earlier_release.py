@@ -6,12 +6,13 @@ from the same release, even if newer ones have been published since.
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpcore.answers.release import Release, open_release_with
 from dpcore.errors import SourceError, UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState, claim_in
 from dpcore.ledger.checks import LONGEST
@@ -88,6 +89,7 @@ class EarlierRelease(Prior):
         sha256: The hash of its manifest, to which the run is bound.
         folder: Its folder.
         files: The files of its rows, with their hashes.
+        manifest: Its manifest, as the ledger has recorded it.
     """
 
     run: str
@@ -95,6 +97,15 @@ class EarlierRelease(Prior):
     sha256: str
     folder: AnyPath
     files: tuple[tuple[str, str], ...]
+    manifest: bytes
+
+    def opened(self) -> Release:
+        """Return the release with its measurements.
+
+        Raises:
+            UsageError: If its files are not as published. Nothing was spent.
+        """
+        return open_release_with(self.manifest, self.folder)
 
     def check(self, declaration: Declaration) -> None:
         """Raise unless the rows have all columns that are compared. Read no row."""
@@ -246,7 +257,7 @@ def _bound(ledger: Ledger, run: Run, bound: tuple[str, str], folder: AnyPath) ->
             f"--resume {made.id}; {why}, or {otherwise}"
         )
     found = _recorded(ledger, made, release)
-    return EarlierRelease(found.run, found.name, digest, found.folder, found.files)
+    return replace(found, sha256=digest)
 
 
 def _recorded(ledger: Ledger, run: Run, release: AnyPath) -> EarlierRelease:
@@ -263,4 +274,4 @@ def _recorded(ledger: Ledger, run: Run, release: AnyPath) -> EarlierRelease:
         )
     listed = listed_files(json.loads(written))
     rows = tuple((name, each.sha256) for name, each in listed.items() if name.startswith("data/"))
-    return EarlierRelease(run.id, release.name, digest, release, rows)
+    return EarlierRelease(run.id, release.name, digest, release, rows, manifest=written)

@@ -151,10 +151,10 @@ class Reading:
         source, engine = self._table.source, self._table.engine
         fingerprint = Fingerprint.of_run(self.lease.run, key=key)
         draws = Draws.fresh(unit_key=fingerprint.unit_key())
-        undecided = self._declaration.descents()
+        undecided = self._declaration.undecided()
         if undecided and not self._bound:
             # each pass of discovery codes other cells, so no single pass can give the version of all readable data
-            whole = replace(coding, universe=self._declaration.universe)
+            whole = replace(coding, universe=self._declaration.readable)
             self._bind(engine.version(source, coding=whole, undecided=undecided, fingerprint=fingerprint))
         records = engine.read(source, coding=coding, draws=draws, fingerprint=fingerprint)
         if not undecided:

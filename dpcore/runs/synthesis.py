@@ -51,6 +51,7 @@ from dpcore.runs.reservation import day_to_read, reserve_run
 from dpcore.runs.rounds import Exhausted, Plan, Rounds
 from dpcore.runs.rows_per_unit import STEP as LIMIT_STEP
 from dpcore.runs.rows_per_unit import NoisyUnits, choice_of, rows_kept
+from dpcore.runs.same_table import SameTable
 from dpcore.runs.stages import Found, Granted, Stages, made
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, strategy_for
@@ -77,7 +78,8 @@ def noting_reserved() -> Iterator[list[str]]:
 class Synthesis:
     """One run of a release. Creating one reads and spends nothing.
 
-    `declaration` is the spec's declaration and never changes; each stage of the run has its own plan.
+    `declaration` is the spec's declaration, with the cells of the earlier release if its table is unchanged. It never changes; each stage
+    of the run has its own plan.
     """
 
     def __init__(  # noqa: PLR0913  all options of a run
@@ -115,6 +117,9 @@ class Synthesis:
             self._prior = find_prior(declaration, ledger=self.ledger, account=self.account, run_id=run_id)
             if self._prior is not None:
                 self._prior.refuse_private(source)
+            self._same = self._same_table()
+            if self._same is not None:
+                self.declaration = declaration = self._same.taken_over(declaration)
             self._stages = Stages(Plan(declaration, strategy_for(declaration)))
             self.curator = Curator(
                 ledger=self.ledger,
@@ -129,6 +134,13 @@ class Synthesis:
         self._counted: Private | None = None
         self._total: tuple[Measurement, ...] = ()
         self._sizes = PersonSizes.of_one()
+
+    def _same_table(self) -> SameTable | None:
+        """Return the earlier release whose measurements count, if the spec says that its table is unchanged and there is one."""
+        named = self.declaration.spec.prior
+        if named is None or not named.unchanged or not isinstance(self._prior, EarlierRelease):
+            return None
+        return SameTable.of(self._prior.opened(), self.declaration)
 
     def requested(self) -> int:
         """Return the amount the run may spend. Raise if it is too small for the planned measurements."""
@@ -186,6 +198,9 @@ class Synthesis:
     def _read_prior(self) -> None:
         """Read the rows of the prior, if there are any to read. Whatever is wrong with them shows before anything is spent."""
         if self.declaration.spec.prior is None or isinstance(self._prior, UnneededStart):
+            return
+        if self._same is not None and self._prior is not None:
+            progress.info("the measurements of %s count, unless new noisy counts contradict them", self._prior.words)
             return
         start = "equal ones: the dataset has no release yet"
         if self._prior is not None:
@@ -379,7 +394,9 @@ class Synthesis:
         """Learn the functions of dependencies, and buy the measurements for the first model."""
         if self._stages.plan.declaration.dependencies:
             self._learn_functions()
-        if self._prior is not None:
+        if self._same is not None:
+            self.strategy.earlier = self._same.earlier
+        elif self._prior is not None:
             rows = made(self._prior_table, f"run {self.run_id} is settled and not replayed; settle it after reserving")
             self.strategy.prior = rows.coded(self._stages.plan.declaration.universe)
         self._rounds = Rounds(self._stages.plan, curator=self.curator, reserved=self.ledger.run(self.run_id).reserved)
@@ -451,10 +468,11 @@ class Synthesis:
             plan=stages.plan,
             rounds=self.rounds,
             total=self._total,
-            findings=stages.findings,
+            findings=stages.findings if self._same is None else self._same.findings,
             functions=stages.functions,
-            chosen_limit=stages.chosen_limit,
+            chosen_limit=stages.chosen_limit if self._same is None else self._same.chosen_limit,
             prior=self._prior_table,
+            evidence=self._prior if self._same is not None else None,
         )
         draft = draft_of(
             material,

@@ -20,6 +20,7 @@ from dpcore.reporting.formatting import at_most
 from dpcore.reporting.promises import made_from
 from dpcore.reporting.session_claims import Claim, sessions
 from dpcore.runs.paying import amount_to_reserve, check_remaining, paying_account
+from dpcore.runs.same_table import is_alike
 from dpcore.session.table import SessionTable
 from dpcore.spec import Declaration
 from dpcore.spec.load import declare
@@ -135,7 +136,7 @@ def newest_release(ledger: Ledger, declaration: Declaration, *, account: Account
         if made_from(run.claim) or run.id in withdrawn:
             continue  # a release of a session has no rounds of its own; the session's first release is further back
         release = _usable(ledger, run, declaration.output_folder / str(run.release))
-        if release is not None and _is_alike(declaration, release):
+        if release is not None and is_alike(declaration, release):
             source = SessionTable(limited_by(declaration, release), table=table)
             try:
                 return run.id if source.version(run.id) == run.data_version else None
@@ -155,30 +156,6 @@ def _usable(ledger: Ledger, run: Run, folder: AnyPath) -> Release | None:
     except UsageError:
         return None
     return release
-
-
-def _is_alike(declaration: Declaration, release: Release) -> bool:
-    """Return whether a release has the columns and the unit of a spec, and a model that a session can go on from.
-
-    Everything that decides how rows are read must be the same. Otherwise the comparison of the data's versions, whose outcome is public,
-    would tell whether any row is read differently, such as one that violates a constraint.
-    """
-    told, wanted = release.manifest["spec"], declaration.spec.model_dump(mode="json")
-    found = declaration.descents()
-    return (
-        release.manifest["strategy"] in {"mwem", "adaptive"}
-        and list(told["universe"].items()) == list(wanted["universe"].items())
-        and all((told.get(name) or None) == (wanted.get(name) or None) for name in ("constraints", "persons"))
-        and all(
-            told["privacy"][name] == wanted["privacy"][name]
-            for name in ("unit", "neighbours", "max_rows_per_unit", "weight")
-        )
-        and all(
-            release.universe.attributes[name] == attribute
-            for name, attribute in declaration.universe.attributes.items()
-            if name not in found
-        )
-    )
 
 
 def bought_first(ledger: Ledger, session: Run) -> Run | None:

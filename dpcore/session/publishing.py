@@ -14,14 +14,11 @@ import pyarrow as pa
 from dpcore.answers.judging import judge
 from dpcore.answers.release import Release
 from dpcore.answers.uncertainty import restored, uncertainty_table, writing_options
-from dpcore.descent import Finding
-from dpcore.descent.descent import Level
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState
 from dpcore.object_store import without_links
 from dpcore.release import (
     MANIFEST,
-    ChosenLimit,
     Draft,
     Persons,
     SyntheticRows,
@@ -37,6 +34,7 @@ from dpcore.release import (
 from dpcore.reporting.given import given_to
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.promises import session_release_claim
+from dpcore.runs.same_table import chosen_limit_of, findings_of
 from dpcore.session.knowledge import Knowledge
 from dpcore.session.opening import first_run
 from dpcore.spec import Declaration
@@ -104,7 +102,6 @@ def _draft(
     wanted = declaration.spec.output.rows
     count = max(0, round(release.model.total)) if wanted == "noisy" else wanted
     seed = _seed("rows", run.id)
-    limit = told["privacy"].get("chosen_limit")
     statement = state(
         declaration,
         account=account,
@@ -112,7 +109,7 @@ def _draft(
         ledger=ledger.identity(),
         head=ledger.head(),
         draws=int(told["privacy"]["draws"]) + sum(each.counts.size for each in knowledge.bought),
-        chosen_limit=None if limit is None else ChosenLimit(**{**limit, "of": tuple(limit["of"])}),
+        chosen_limit=chosen_limit_of(knowledge.first),
         given=given_to(run, {each.id: each for each in ledger.runs(account.name)}),
         earlier=(first, session),
     )
@@ -134,7 +131,7 @@ def _draft(
         statement=statement,
         name=release_id(run.id, opened_at=run.opened_at),
         seed=_seed("values", run.id),
-        findings=tuple(map(_finding, told["discovered"])),
+        findings=findings_of(knowledge.first),
         functions=tuple(map(LearnedFunction.told, told.get("dependencies", ()))),
         warnings=tuple(told["warnings"]),
         uncertainty=table,
@@ -152,11 +149,6 @@ def _discovered(declaration: Declaration, release: Release) -> Declaration:
     if names:
         declaration = declaration.discovered({name: release.universe.attributes[name] for name in names})
     return replace(declaration, universe=Universe(declaration.universe.attributes, release.universe.constraints))
-
-
-def _finding(told: dict[str, Any]) -> Finding:
-    levels = tuple(Level(**each) for each in told["levels"])
-    return Finding(**{**told, "cells": tuple(told["cells"]), "levels": levels})
 
 
 def _seed(purpose: str, run_id: str) -> int:

@@ -56,7 +56,7 @@ class Declaration:
     """A checked release spec with everything that follows from it alone, without data.
 
     With `discover` in the spec, `universe` has a cell for each value or bin that may be found, until `discovered` replaces them by those
-    found. `provisional` is then the universe as it was before.
+    found. `provisional` is then the universe as it was before. `as_found` says that an earlier run has found them.
 
     With `max_rows_per_unit: auto`, `rows_per_unit` is the chosen limit, and None until `limited` sets it.
     """
@@ -68,12 +68,22 @@ class Declaration:
     digest: str
     provisional: Universe | None = None
     rows_per_unit: int | None = None
+    as_found: bool = False
 
     def descents(self) -> dict[str, Descent]:
-        """Return the descents that find undeclared values and bins in the data, by column, each at its start."""
-        share = self._usual_share if self.fine else Fraction(0)
+        """Return the descents that find undeclared values and bins in the data, by column, each at its start. None if they are as found."""
+        return {} if self.as_found else self.undecided()
+
+    def undecided(self) -> dict[str, Descent]:
+        """Return these descents, also if a run takes over what an earlier one has found."""
+        share = self._usual_share if self._declared_fine else Fraction(0)
         ways = {name: part.descent(self._template(name), share=share) for name, part in self.spec.universe.items()}
         return {name: descent for name, descent in ways.items() if descent is not None}
+
+    @property
+    def readable(self) -> Universe:
+        """The universe before anything was found, by which all runs of a spec read the same version of the data."""
+        return self.provisional if self.as_found and self.provisional is not None else self.universe
 
     def _template(self, name: str) -> Attribute:
         """Return a column as it was before anything was discovered, but narrowed to the blocks of a run."""
@@ -83,7 +93,11 @@ class Declaration:
 
     @property
     def fine(self) -> tuple[str, ...]:
-        """The columns at full resolution, whose distributions are found by trees."""
+        """The columns at full resolution, whose distributions are found by trees. None if they are as found."""
+        return () if self.as_found else self._declared_fine
+
+    @property
+    def _declared_fine(self) -> tuple[str, ...]:
         declared = (self.provisional or self.universe).attributes
         return tuple(name for name, each in declared.items() if isinstance(each, Fine))
 
@@ -94,7 +108,7 @@ class Declaration:
         return usual_share(
             declared.shape,
             self.spec.workload.over(declared),
-            fine=[declared.names.index(name) for name in self.fine],
+            fine=[declared.names.index(name) for name in self._declared_fine],
             pure=self.spec.privacy.delta == 0,
         )
 
@@ -115,8 +129,8 @@ class Declaration:
 
     @property
     def limiting(self) -> Fraction:
-        """The share of the budget for the histogram of rows per unit; 0 without `max_rows_per_unit: auto`."""
-        return LIMITING if self.spec.privacy.max_rows_per_unit == AUTO else Fraction(0)
+        """The share of the budget for the histogram of rows per unit; 0 without `max_rows_per_unit: auto`, or if the limit is as found."""
+        return LIMITING if self.spec.privacy.max_rows_per_unit == AUTO and not self.as_found else Fraction(0)
 
     @property
     def grouping(self) -> Fraction:
@@ -162,6 +176,10 @@ class Declaration:
         universe = self.universe.with_attributes(found)
         workload, before = self.spec.workload.over(universe), self.provisional or self.universe
         return replace(self, universe=universe, workload=workload, provisional=before)
+
+    def taken_over(self, found: Mapping[str, Attribute], *, rows_per_unit: int) -> "Declaration":
+        """Return the declaration with the attributes and the limit that an earlier run has found, so that nothing is spent on finding them."""
+        return replace(self.limited(rows_per_unit).discovered(found), as_found=True)
 
     def covering(self, blocks: Collection[str] | None) -> "Declaration":
         """Return the declaration for a run that reads these blocks, with the column of their days narrowed to them.

@@ -29,6 +29,10 @@ class PriorSpec(SpecPart):
     release: Literal["latest"] | None = Field(
         None, description="`latest`: the dataset's newest release that is not withdrawn; equal weights if there is none"
     )
+    unchanged: bool = Field(
+        default=False,
+        description="true: you declare that the table is the same as for that release; its cells are taken over, and its measurements count",
+    )
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -53,6 +57,8 @@ def check_prior(document: Document) -> None:
         document.mistake(
             ("prior",), "`prior` cannot be used by strategy pmw, which starts from equal weights; use mwem or adaptive"
         )
+    if isinstance(prior, dict) and prior.get("unchanged") is True:
+        _check_unchanged(document, prior)
     paths = [part.get("path") if isinstance(part, dict) else None for part in (prior, source)]
     if all(isinstance(path, str) for path in paths):
         one, other = (document.path.parent.joinpath(str(path)).resolve() for path in paths)
@@ -60,3 +66,23 @@ def check_prior(document: Document) -> None:
             document.mistake(
                 ("prior", "path"), "`prior.path` names the private table of `source`; name a table that is public"
             )
+
+
+def _check_unchanged(document: Document, prior: dict[str, Any]) -> None:
+    """Report what contradicts a table that has not changed, or what a run would learn anew."""
+    if prior.get("release") != LATEST_RELEASE:
+        document.mistake(
+            ("prior", "unchanged"),
+            "`prior.unchanged` is about an earlier release of the same table; write `prior: {release: latest, unchanged: true}`",
+        )
+    if document.data.get("blocks") is not None:
+        document.mistake(
+            ("prior", "unchanged"),
+            "`prior.unchanged` is about the whole table, but the spec has `blocks`; remove one of the two",
+        )
+    constraints = document.data.get("constraints")
+    if isinstance(constraints, list) and any(isinstance(each, dict) and "depends" in each for each in constraints):
+        document.mistake(
+            ("prior", "unchanged"),
+            "`prior.unchanged` cannot be used with `depends`, which each run learns anew; list the pairs with `possible`, or remove `unchanged`",
+        )

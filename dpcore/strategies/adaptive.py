@@ -34,6 +34,7 @@ ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cell
 LADDER = (256, 128, 64, 32, 16, 8)  # each group of a coarser version has at least a 256th, a 128th, ... of the rows
 SMALLEST_START = 0.25  # the fraction of the model's size that is available at the start
 ROUND_TRIES = 6  # evaluations of the model in each round: see docs/decisions/0066
+EARLIER_TRIES = 40  # evaluations for all measurements of an earlier release, before the first round
 MOST_COLUMNS = 3  # of a candidate, if not all can be measured: see docs/decisions/0042
 TYPICAL_CELLS = 400  # the cells of a typical marginal that a round measures
 FEWER = 4  # each version of a column that is measured for its ranges has this many times fewer cells
@@ -178,13 +179,30 @@ class Adaptive(Strategy):
             if self._again:
                 left = self._measure_columns(curator, more, left=left, suffix="-again")
                 self._first = [share + again for share, again in zip(self._first, more, strict=True)]
-        self._coarsen(curator)
+        self._check_earlier()
+        if self.earlier is None:
+            self._coarsen(curator)
+        else:
+            self.earlier.take_over(self.resolutions, curator)
+            for known in self.earlier.transcript.first:
+                self._learn(known)
         self._measure_levels(curator, left=left)
         self._choose_start()
         start = self.start.functions
         self.model = FactoredModel(self.resolutions, total=self._evidence.total, start=start, zeros=self._zeros)
         self._candidates = Candidates(self.model, self._sets, weights=self._workload.largest_weights())
         self._base = self._now = first_factored(self.model, self._evidence)
+        if self.earlier is not None and self.earlier.transcript.later:
+            self._learn_rounds(self.earlier.transcript.later)
+
+    def _learn_rounds(self, earlier: Sequence[Measurement]) -> None:
+        """Learn what the rounds of an earlier release have measured."""
+        for known in earlier:
+            self._learn(known)
+            self.model.make_room([known.axes])  # one after the other, as in rounds: their order decides the tree
+            self._candidates.measured(known.axes)
+        self.model.rescale(self._evidence.total)
+        self._now = refine(self.model, self._evidence, self._now, tries=EARLIER_TRIES, per_cell=FACTORED_PER_CELL)
 
     def _choose_start(self) -> None:
         """Start from the prior, if there is one and the measured columns are nearer to it than to the uniform distribution."""
@@ -344,7 +362,8 @@ class Adaptive(Strategy):
 
     def _room(self, number: int) -> int:
         """Return the most cells of the model after a round. It grows with the rounds, so that early ones do not use it up."""
-        return int(self._most_cells * (SMALLEST_START + (1 - SMALLEST_START) * number / self._rounds))
+        grown = int(self._most_cells * (SMALLEST_START + (1 - SMALLEST_START) * number / self._rounds))
+        return grown if self.earlier is None else max(grown, self.model.cells)
 
 
 def _candidates(workload: Workload, *, most: int) -> tuple[Axes, ...]:

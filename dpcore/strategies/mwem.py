@@ -26,7 +26,10 @@ LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # limits of the one-way marginals' share of
 MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20  # noise grows with the root of the rounds in zCDP, and linearly in pure epsilon
 WORTH_AGAIN = 0.02  # the least share of the budget for which the columns are measured again
 ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
-ROUND_TRIES = 5  # evaluations of the model
+ROUND_TRIES, EARLIER_TRIES = (
+    5,
+    40,
+)  # evaluations of the model in each round, and for all earlier measurements before the first
 
 
 class Mwem(Strategy):
@@ -138,8 +141,16 @@ class Mwem(Strategy):
             self._again = any(more)
             if self._again:
                 self._measure_columns(curator, more, left=left, suffix="-again")
+        self._check_earlier()
+        for known in self.earlier.transcript.first if self.earlier else ():
+            self._learn(known)
         self._begin_weights()
         self._base = self._now = first_dense(self.model, self._evidence)
+        if self.earlier is not None and self.earlier.transcript.later:
+            for known in self.earlier.transcript.later:
+                self._measured[known.axes] += 1
+                self._learn(known)
+            self._now = refine(self.model, self._evidence, self._now, tries=EARLIER_TRIES, per_cell=DENSE_PER_CELL)
 
     def _begin_weights(self) -> None:
         """Start from the prior, if there is one and the measured columns are nearer to it than to the uniform distribution."""

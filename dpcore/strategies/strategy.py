@@ -11,6 +11,7 @@ from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.models import Model
 from dpcore.models.start import UNIFORM, Gate, PublicRows, Start
+from dpcore.strategies.earlier import Earlier
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class Strategy(ABC):
     """Whether `begin` has used the prior; None if there is none."""
     start: Start = UNIFORM
     """Where the weights have started."""
+    earlier: Earlier | None = None
+    """What an earlier release of the same table has measured. Set it before `begin`, which drops it if new counts contradict it."""
 
     def __init__(self, shape: Sequence[int], *, given: Given = NOTHING) -> None:
         self._given = given
@@ -123,6 +126,11 @@ class Strategy(ABC):
     @abstractmethod
     def conclude(self) -> None:
         """Build the released model after the last measurement."""
+
+    def _check_earlier(self) -> None:
+        """Drop the earlier measurements if they cannot be of the same table as the columns that were measured so far."""
+        if self.earlier is not None and not self.earlier.agrees_with(self.measurements):
+            self.earlier = None
 
     @property
     def total(self) -> float:

@@ -15,11 +15,12 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, read_regular
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
-from dpcore.runs.earlier_release import earlier_release
+from dpcore.runs.earlier_release import EarlierRelease, earlier_release
 from dpcore.runs.paying import check_remaining, ledger_of, no_account, paying_account
 from dpcore.runs.planning.kept import EARLIER, KeptRows, rows_that_count
 from dpcore.runs.prior import Prior, PublicTable
 from dpcore.runs.reservation import blocks_to_read, day_to_read, scarcest
+from dpcore.runs.same_table import SameTable
 from dpcore.spec import Declaration
 from dpcore.universe.blocks import choose
 
@@ -141,11 +142,14 @@ def _prior(declaration: Declaration, found: tuple[Account, str | None, Balance] 
     elif not isinstance(found, str):
         with ledger_of(declaration) as ledger:
             prior = earlier_release(declaration, ledger=ledger, account=found[0], before=None)
-    return (
-        "equal weights: the dataset has no release yet"
-        if prior is None
-        else f"{prior.words}, if noisy counts are near it"
-    )
+    if prior is None:
+        return "equal weights: the dataset has no release yet"
+    if named.unchanged and isinstance(prior, EarlierRelease):
+        SameTable.of(prior.opened(), declaration)
+        return (
+            f"{prior.words}: its measurements count beside those planned here, so errors will be smaller than planned"
+        )
+    return f"{prior.words}, if noisy counts are near it"
 
 
 def _account(

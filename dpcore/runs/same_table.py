@@ -1,0 +1,113 @@
+"""Go on from an earlier release of a table that the spec declares unchanged: its cells are taken over, and its measurements are evidence.
+
+Like its rows, the measurements of a release are published. So the run is given them as it would be given a public table, and its own promise
+is about what it adds to them (docs/decisions/0072).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dpcore.answers.release import Release
+from dpcore.descent import Finding
+from dpcore.descent.descent import Level
+from dpcore.errors import UsageError
+from dpcore.release import ChosenLimit
+from dpcore.release.integrity import one_line
+from dpcore.spec import Declaration
+from dpcore.strategies.earlier import Earlier
+
+CAN_GO_ON = ("mwem", "adaptive")
+"""The strategies whose measurements a later run can learn from."""
+
+
+@dataclass(frozen=True, eq=False)
+class SameTable:
+    """An earlier release of the same table."""
+
+    release: Release
+
+    @classmethod
+    def of(cls, release: Release, declaration: Declaration) -> "SameTable":
+        """Check that a release has the columns, the unit and the strategy of a spec.
+
+        Raises:
+            UsageError: If it has not. Nothing was spent.
+        """
+        told, name = release.manifest, one_line(release.folder.name)
+        way_out = "remove `unchanged` from `prior`, and the run only starts from that release"
+        if told.get("privacy", {}).get("earlier") or told.get("parts"):
+            raise UsageError(
+                f"release {name} was made from the answers of several runs, so its measurements cannot be taken over; {way_out}"
+            )
+        if told["strategy"] != declaration.strategy.name:
+            raise UsageError(
+                f"release {name} was made by strategy {told['strategy']}, and the spec has {declaration.strategy.name}; use the same one, or "
+                f"{way_out}"
+            )
+        if not is_alike(declaration, release):
+            raise UsageError(
+                f"release {name} has other columns, constraints or units than the spec, so its measurements cannot be taken over; {way_out}"
+            )
+        return cls(release)
+
+    def taken_over(self, declaration: Declaration) -> Declaration:
+        """Return the declaration with the cells and the limit on rows per unit that the earlier run has found."""
+        found = {name: self.release.universe.attributes[name] for name in declaration.descents()}
+        return declaration.taken_over(found, rows_per_unit=int(self.release.manifest["privacy"]["max_rows_per_unit"]))
+
+    @property
+    def earlier(self) -> Earlier:
+        """The measurements, as evidence for a strategy."""
+        privacy = self.release.manifest["privacy"]
+        chosen = 0 if privacy["unit"] == "row" else int(privacy["max_rows_per_unit"])
+        return Earlier.of(self.release.resolutions, self.release.transcript, rows_per_unit=chosen)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the earlier run has found. The cells of the new release are the same."""
+        return findings_of(self.release)
+
+    @property
+    def chosen_limit(self) -> ChosenLimit | None:
+        """How the limit on rows per unit was chosen; None if the spec has declared it."""
+        return chosen_limit_of(self.release)
+
+
+def findings_of(release: Release) -> tuple[Finding, ...]:
+    """Return what the run of a release has found in the data."""
+    return tuple(map(_finding, release.manifest["discovered"]))
+
+
+def _finding(told: dict[str, Any]) -> Finding:
+    levels = tuple(Level(**each) for each in told["levels"])
+    return Finding(**{**told, "cells": tuple(told["cells"]), "levels": levels})
+
+
+def chosen_limit_of(release: Release) -> ChosenLimit | None:
+    """Return how the limit on rows per unit of a release was chosen; None if it was declared."""
+    limit = release.manifest["privacy"].get("chosen_limit")
+    return None if limit is None else ChosenLimit(**{**limit, "of": tuple(limit["of"])})
+
+
+def is_alike(declaration: Declaration, release: Release) -> bool:
+    """Return whether a release has the columns and the unit of a spec, and a model that can be gone on from.
+
+    Everything that decides how rows are read must be the same. Otherwise the comparison of the data's versions, whose outcome is public,
+    would tell whether any row is read differently, such as one that violates a constraint.
+    """
+    told, wanted = release.manifest["spec"], declaration.spec.model_dump(mode="json")
+    found = declaration.descents()
+    return (
+        release.manifest["strategy"] in CAN_GO_ON
+        and list(told["universe"].items()) == list(wanted["universe"].items())
+        and all((told.get(name) or None) == (wanted.get(name) or None) for name in ("constraints", "persons"))
+        and all(
+            told["privacy"][name] == wanted["privacy"][name]
+            for name in ("unit", "neighbours", "max_rows_per_unit", "weight")
+        )
+        and all(
+            release.universe.attributes[name] == attribute
+            for name, attribute in declaration.universe.attributes.items()
+            if name not in found
+        )
+    )

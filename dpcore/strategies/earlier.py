@@ -1,0 +1,79 @@
+"""Measurements of an earlier release of the same table: evidence beside what a strategy buys (docs/decisions/0072)."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpcore.curator.curator import Curator
+from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Groups, Resolutions
+from dpcore.models import Evidence
+from dpcore.models.fitting import Transcript
+
+SUFFIX = "/earlier"
+"""How the steps of earlier measurements end, so that a release does not confuse them with its own."""
+
+DEVIATIONS = 8.0
+"""Columns that differ by more than this many standard deviations of their noise are not those of the same table."""
+
+
+@dataclass(frozen=True, eq=False)
+class Earlier:
+    """What an earlier release has measured.
+
+    Attributes:
+        resolutions: The columns and their coarser versions, which the axes of its measurements refer to.
+        transcript: Its measurements, under names that end with `SUFFIX`.
+        rows_per_unit: How many rows of a unit count, chosen at random by each run; 0 if all count.
+    """
+
+    resolutions: Resolutions
+    transcript: Transcript
+    rows_per_unit: int
+
+    @classmethod
+    def of(cls, resolutions: Resolutions, measured: Transcript, *, rows_per_unit: int) -> "Earlier":
+        """Return the measurements of an earlier release as evidence for a later one."""
+        first, later = (
+            tuple(replace(each, step=f"{each.step}{SUFFIX}") for each in part)
+            for part in (measured.first, measured.later)
+        )
+        return cls(resolutions, Transcript(first, later), rows_per_unit)
+
+    def coarser(self) -> Iterator[tuple[int, Groups]]:
+        """Yield the coarser versions in the order of their axes, each as its column and the group of every cell."""
+        known = self.resolutions
+        for axis in range(known.columns, len(known.shape)):
+            column = known.column(axis)
+            yield column, known.groups(column, axis)
+
+    def take_over(self, resolutions: Resolutions, curator: Curator) -> None:
+        """Add the same coarser versions, so that the axes of both mean the same."""
+        for column, groups in self.coarser():
+            resolutions.coarsen(column, groups)
+            curator.coarsen(column, groups)
+
+    def agrees_with(self, own: Iterable[Measurement]) -> bool:
+        """Return whether new measurements of the columns could be of the same table. This looks at noisy counts only.
+
+        The squares of the differences, divided by their variances, follow a chi-squared distribution if the table is the same. Its cube
+        root is nearly normal (Wilson and Hilferty 1931). Laplace noise has longer tails, for which the limit has room.
+        """
+        before, now = Evidence(), Evidence()
+        for each in self.transcript.first:
+            before.add(each)
+        for each in own:
+            now.add(each)
+        known, square, cells = dict(before), 0.0, 0
+        for axes, found in now:
+            if axes in known and len(axes) == 1:
+                rows = (np.abs(found.counts) + np.abs(known[axes].counts)) / 2
+                variances = found.variance + known[axes].variance + 2 * self.rows_per_unit * rows
+                square += float(((found.counts - known[axes].counts) ** 2 / variances).sum())
+                cells += found.counts.size
+        if not cells:
+            return True
+        limit = cells * (1 - 2 / (9 * cells) + DEVIATIONS * math.sqrt(2 / (9 * cells))) ** 3
+        return square <= limit
