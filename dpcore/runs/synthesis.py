@@ -159,6 +159,7 @@ class Synthesis:
         amount, spec = self.requested(), self.declaration.spec
         self.check_key()
         self._read_prior()
+        self._hint_at_earlier()
         claim = claim_of(self.declaration)
         run = reserve_run(
             self.ledger,
@@ -207,6 +208,20 @@ class Synthesis:
             self._prior_table = self._prior.read(self.declaration)
             start = f"{self._prior.words} if noisy counts are near it"
         progress.info("the weights start from %s", start)
+
+    def _hint_at_earlier(self) -> None:
+        """Say that a new run pays for a further release of this spec, and how the last one could count."""
+        runs, spec = self.ledger.runs(self.account.name), self.declaration.spec
+        if spec.prior is not None or spec.blocks is not None or any(run.id == self.run_id for run in runs):
+            return
+        withdrawn, claim = self.ledger.withdrawals(self.account.name), claim_of(self.declaration)
+        made = [run for run in runs if run.claim == claim and run.release is not None and run.id not in withdrawn]
+        if made:
+            progress.info(
+                "release %s was made from this spec before, and this run pays for another one; if the table is still the same, "
+                "`prior: {release: latest, unchanged: true}` in the spec lets both count",
+                made[-1].release,
+            )
 
     def _find_published(self, payer: Payer, release: AnyPath) -> None:
         """Take the release of a settled run from its own files: what it has started from may be gone, so it is not replayed."""

@@ -270,6 +270,20 @@ def test_a_chosen_limit_is_taken_over(tmp_path: Path) -> None:
     assert manifest_of(second)["prior"]["used"] is True
 
 
+def test_who_pays_for_a_second_release_of_a_spec_is_told_how_both_could_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = ready(tmp_path / "twice", "mwem")
+    spec.write_text(spec.read_text("utf-8").replace(UNCHANGED, ""), encoding="utf-8")
+    hint = f"`{UNCHANGED}` in the spec lets both count"
+    with caplog.at_level("INFO", logger="dpcore.progress"):
+        first = make(spec, "first")
+        assert hint not in caplog.text
+        make(spec, "second")
+        assert f"release {first.name} was made from this spec before" in caplog.text
+        assert hint in caplog.text
+
+
 def test_a_plan_says_that_the_earlier_measurements_count(two: tuple[Path, Path, Path]) -> None:
     spec, _, second = two
     declaration = load_spec(spec)
