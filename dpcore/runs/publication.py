@@ -35,10 +35,9 @@ from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.reporting.given import given_to
 from dpcore.reporting.outcome import Outcome, Report, Round
 from dpcore.reporting.promises import release_promise
-from dpcore.runs.earlier_release import NO_RELEASE, EarlierRelease
+from dpcore.runs.beginning import Beginning
 from dpcore.runs.empty_columns import empty_column_warnings
 from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
-from dpcore.runs.prior import Prior, PriorTable
 from dpcore.runs.rounds import Plan
 from dpcore.universe.dependencies import LearnedFunction
 
@@ -53,37 +52,9 @@ class Material:
     rounds: Sequence[Round]
     total: Sequence[Measurement]
     findings: tuple[Finding, ...]
+    beginning: Beginning
     functions: tuple[LearnedFunction, ...] = ()
     chosen_limit: ChosenLimit | None = None
-    prior: PriorTable | None = None
-    evidence: Prior | None = None
-
-    def described_prior(self) -> dict[str, Any] | None:
-        """Return what the manifest says about the prior; None if the spec has none."""
-        strategy, named = self.plan.strategy, self.plan.declaration.spec.prior
-        if self.evidence is not None:
-            used = strategy.earlier
-            count = 0 if used is None else len(used.transcript.first) + len(used.transcript.later)
-            return {**self.evidence.described(), "unchanged": True, "used": used is not None, "measurements": count}
-        if self.prior is None and named is not None and named.release is not None:
-            return dict(NO_RELEASE)
-        if self.prior is None or strategy.prior is None or strategy.gate is None:
-            return None
-        return self.prior.described(strategy.prior, strategy.gate)
-
-    def _start_warnings(self) -> Iterator[str]:
-        """Warn of intervals whose replicates all start from the same earlier release, and so do not show its errors (docs/decisions/0064)."""
-        if self.evidence is not None and self.plan.strategy.earlier is None:
-            yield (
-                f"the spec declares the table unchanged since {self.evidence.words}, but noisy counts of its columns contradict that, so only this "
-                "run's own measurements count, in the cells of that release; remove `unchanged` from `prior`, and run again"
-            )
-        gate = self.plan.strategy.gate
-        if self.prior is not None and isinstance(self.prior.prior, EarlierRelease) and gate is not None and gate.taken:
-            yield (
-                f"the weights have started from {self.prior.prior.words}, and intervals do not count the errors of that start, so they may be "
-                "too narrow where this run has measured little"
-            )
 
     def warnings(self) -> Iterator[str]:
         """Yield warnings for readers of the release, from noisy values and the spec alone."""
@@ -100,7 +71,7 @@ class Material:
                     "`share`, or list the values"
                 )
         yield from empty.values()
-        yield from self._start_warnings()
+        yield from self.beginning.warnings(self.plan.strategy)
         for function in self.functions:
             if guessed := len(function.rows) - function.clear:
                 yield (
@@ -173,7 +144,7 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         warnings=tuple(material.warnings()),
         uncertainty=_uncertainty(made, renew_lease),
         judge=_judge(made, declaration.workload),
-        prior=material.described_prior(),
+        prior=material.beginning.described(strategy),
         start=strategy.start,
     )
 

@@ -36,22 +36,20 @@ from dpcore.release import (
 from dpcore.release.signing import signing_key
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
+from dpcore.runs.beginning import Beginning
 from dpcore.runs.dependencies import learn_functions
 from dpcore.runs.discovery import Discovery
-from dpcore.runs.earlier_release import EarlierRelease, UnneededStart, find_prior
 from dpcore.runs.expected_rows import STEP, NoisyTotal, open_universe, unexpected_sentence, weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, claim_of, ledger_of, paying_account, total_noise
 from dpcore.runs.person_sizes import STEPS as SIZES_STEPS
 from dpcore.runs.person_sizes import learn_sizes
 from dpcore.runs.planning.plan import warning_before
-from dpcore.runs.prior import PriorTable
 from dpcore.runs.publication import Material, Payer, Publication, draft_of
 from dpcore.runs.reading import Reading, Table
 from dpcore.runs.reservation import day_to_read, reserve_run
 from dpcore.runs.rounds import Exhausted, Plan, Rounds
 from dpcore.runs.rows_per_unit import STEP as LIMIT_STEP
 from dpcore.runs.rows_per_unit import NoisyUnits, choice_of, rows_kept
-from dpcore.runs.same_table import SameTable
 from dpcore.runs.stages import Found, Granted, Stages, made
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, strategy_for
@@ -78,8 +76,7 @@ def noting_reserved() -> Iterator[list[str]]:
 class Synthesis:
     """One run of a release. Creating one reads and spends nothing.
 
-    `declaration` is the spec's declaration, with the cells of the earlier release if its table is unchanged. It never changes; each stage
-    of the run has its own plan.
+    `declaration` never changes; each stage of the run has its own plan.
     """
 
     def __init__(  # noqa: PLR0913  all options of a run
@@ -102,7 +99,6 @@ class Synthesis:
         )
         engine = engine_for(declaration.spec.engine, source=source, connect=connect)
         check_writable(self.declaration.output_folder)
-        self._prior_table: PriorTable | None = None
         signing_key()  # raises now, before anything is paid for, and not when the release is written
         places = places_of_spec(declaration.path)
         with ExitStack() as opened:
@@ -114,12 +110,9 @@ class Synthesis:
                 raise UsageError(
                     f"account {self.account.name} has no run {run_id} to resume; see `dpflow ledger show`, or run without --resume"
                 )
-            self._prior = find_prior(declaration, ledger=self.ledger, account=self.account, run_id=run_id)
-            if self._prior is not None:
-                self._prior.refuse_private(source)
-            self._same = self._same_table()
-            if self._same is not None:
-                self.declaration = declaration = self._same.taken_over(declaration)
+            self._beginning = Beginning(declaration, ledger=self.ledger, account=self.account, run_id=run_id)
+            self._beginning.refuse_private(source)
+            self.declaration = declaration = self._beginning.declaration
             self._stages = Stages(Plan(declaration, strategy_for(declaration)))
             self.curator = Curator(
                 ledger=self.ledger,
@@ -134,13 +127,6 @@ class Synthesis:
         self._counted: Private | None = None
         self._total: tuple[Measurement, ...] = ()
         self._sizes = PersonSizes.of_one()
-
-    def _same_table(self) -> SameTable | None:
-        """Return the earlier release whose measurements count, if the spec says that its table is unchanged and there is one."""
-        named = self.declaration.spec.prior
-        if named is None or not named.unchanged or not isinstance(self._prior, EarlierRelease):
-            return None
-        return SameTable.of(self._prior.opened(), self.declaration)
 
     def requested(self) -> int:
         """Return the amount the run may spend. Raise if it is too small for the planned measurements."""
@@ -158,16 +144,14 @@ class Synthesis:
         """
         amount, spec = self.requested(), self.declaration.spec
         self.check_key()
-        self._read_prior()
-        self._hint_at_earlier()
-        claim = claim_of(self.declaration)
+        self._beginning.read()
         run = reserve_run(
             self.ledger,
             self.declaration,
             run_id=self.run_id,
             account=self.account,
             amount=amount,
-            claim=claim if self._prior is None else self._prior.bound(claim),
+            claim=self._beginning.bound(claim_of(self.declaration)),
             as_of=self.as_of,
         )
         if (noted := _reserved.get()) is not None:
@@ -188,40 +172,13 @@ class Synthesis:
         before = without(run, self.ledger.balance(self.account.name, blocks=blocks), weight=self.account.weight)
         payer = Payer(ledger=self.ledger, account=self.account, run_id=self.run_id, blocks=blocks, before=before)
         self._stages.grant(Granted(plan, payer, reading))
-        if isinstance(self._prior, UnneededStart):
+        if self._beginning.is_over:
             self._find_published(payer, self.declaration.output_folder / str(run.release))
         progress.info(
             "run %s: reserved epsilon %s of account %s in ledger %s…",
             *(self.run_id, at_most(spec.privacy.epsilon), self.account.name, self.ledger.identity()[:16]),
         )
         return run
-
-    def _read_prior(self) -> None:
-        """Read the rows of the prior, if there are any to read. Whatever is wrong with them shows before anything is spent."""
-        if self.declaration.spec.prior is None or isinstance(self._prior, UnneededStart):
-            return
-        if self._same is not None and self._prior is not None:
-            progress.info("the measurements of %s count, unless new noisy counts contradict them", self._prior.words)
-            return
-        start = "equal ones: the dataset has no release yet"
-        if self._prior is not None:
-            self._prior_table = self._prior.read(self.declaration)
-            start = f"{self._prior.words} if noisy counts are near it"
-        progress.info("the weights start from %s", start)
-
-    def _hint_at_earlier(self) -> None:
-        """Say that a new run pays for a further release of this spec, and how the last one could count."""
-        runs, spec = self.ledger.runs(self.account.name), self.declaration.spec
-        if spec.prior is not None or spec.blocks is not None or any(run.id == self.run_id for run in runs):
-            return
-        withdrawn, claim = self.ledger.withdrawals(self.account.name), claim_of(self.declaration)
-        made = [run for run in runs if run.claim == claim and run.release is not None and run.id not in withdrawn]
-        if made:
-            progress.info(
-                "release %s was made from this spec before, and this run pays for another one; if the table is still the same, "
-                "`prior: {release: latest, unchanged: true}` in the spec lets both count",
-                made[-1].release,
-            )
 
     def _find_published(self, payer: Payer, release: AnyPath) -> None:
         """Take the release of a settled run from its own files: what it has started from may be gone, so it is not replayed."""
@@ -239,9 +196,7 @@ class Synthesis:
         lease = self.ledger.lease(self.run_id)
         with self._refunding(lease):
             claim_folder(self.ledger, self.declaration.output_folder)
-            if isinstance(self._prior, EarlierRelease):
-                # It may have been removed since it was read. From now on, retention keeps it for this run.
-                find_prior(self.declaration, ledger=self.ledger, account=self.account, run_id=self.run_id)
+            self._beginning.require_still_there()
         if not declaration.lacks_limit:
             self._warn(declaration, amount)
         return Reading(declaration, table=self._table, ledger=self.ledger, lease=lease, blocks=self.blocks)
@@ -409,11 +364,7 @@ class Synthesis:
         """Learn the functions of dependencies, and buy the measurements for the first model."""
         if self._stages.plan.declaration.dependencies:
             self._learn_functions()
-        if self._same is not None:
-            self.strategy.earlier = self._same.earlier
-        elif self._prior is not None:
-            rows = made(self._prior_table, f"run {self.run_id} is settled and not replayed; settle it after reserving")
-            self.strategy.prior = rows.coded(self._stages.plan.declaration.universe)
+        self._beginning.give_to(self.strategy, self._stages.plan.declaration.universe)
         self._rounds = Rounds(self._stages.plan, curator=self.curator, reserved=self.ledger.run(self.run_id).reserved)
         self._rounds.begin()
 
@@ -483,11 +434,10 @@ class Synthesis:
             plan=stages.plan,
             rounds=self.rounds,
             total=self._total,
-            findings=stages.findings if self._same is None else self._same.findings,
+            findings=stages.findings or self._beginning.findings,
             functions=stages.functions,
-            chosen_limit=stages.chosen_limit if self._same is None else self._same.chosen_limit,
-            prior=self._prior_table,
-            evidence=self._prior if self._same is not None else None,
+            chosen_limit=stages.chosen_limit or self._beginning.chosen_limit,
+            beginning=self._beginning,
         )
         draft = draft_of(
             material,
