@@ -4,7 +4,7 @@
 
 Whole releases with seeded noise. Printed are the mean error of 3-way marginals of the first release, of the second, and of one release for
 both budgets together, which is the best that the second can be expected to reach; and how often the second's 95 % intervals of random counts
-contain the truth. `--half` is the control: the second run reads only half of the rows, so its declaration is false.
+contain the truth.
 """
 
 import argparse
@@ -41,7 +41,6 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=0.5)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--questions", type=int, default=60)
-    parser.add_argument("--half", action="store_true", help="the second run reads half of the rows")
     arguments = parser.parse_args()
     for seed in range(1, arguments.seeds + 1):
         with tempfile.TemporaryDirectory() as folder, chdir(folder), seeded(seed):
@@ -52,19 +51,17 @@ def compared(arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
     """Make the three releases in the working folder, and compare them."""
     spec, table = table_of(arguments.data)
     spec["strategy"] = {"name": arguments.strategy}
-    read = table.sample(frac=0.5, random_state=seed) if arguments.half else table
     _, amount = budget_of(arguments.epsilon, delta=DELTA, currency=Currency.GDP)
     together = epsilon_of(2 * amount, currency=Currency.GDP, delta=DELTA)
     first = _released(spec, table, epsilon=arguments.epsilon)
-    second = _released(spec | {"prior": {"release": "latest", "unchanged": True}}, read, epsilon=arguments.epsilon)
+    second = _released(spec | {"prior": {"release": "latest", "unchanged": True}}, table, epsilon=arguments.epsilon)
     whole = _released(spec | {"dataset": "together"}, table, epsilon=together)
     name = {"data": arguments.data, "strategy": arguments.strategy, "epsilon": arguments.epsilon, "seed": seed}
-    asked = ask(second, read, name, questions=arguments.questions, seed=seed, left_out=False)
+    asked = ask(second, table, name, questions=arguments.questions, seed=seed, left_out=False)
     counts = [each for each in asked.records if each.kind == "count"]
     return {
-        "used": second.manifest["prior"]["used"],
         "first": _error(first, table),
-        "second": _error(second, read),
+        "second": _error(second, table),
         "together": _error(whole, table),
         "covered": float(np.mean([each.covered for each in counts])),
     }

@@ -36,6 +36,10 @@ class BlocksCovered(UsageError):  # noqa: N818  names what was found
     """A run asked for blocks that are new to its series of releases, but another run of the series has covered one of them."""
 
 
+class TableChanged(UsageError):  # noqa: N818  names what was found
+    """The table is not the one that a session or an earlier release has read, although it should be."""
+
+
 class BudgetRefused(DpflowError):  # noqa: N818  a refusal is the ledger doing its work
     """The budget does not cover the request. The ledger is unchanged."""
 

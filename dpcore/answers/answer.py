@@ -111,7 +111,8 @@ def _with_ends(
     """Return the columns of a number: the number itself, the ends of its interval, and its basis."""
     named = dict(zip(("", _LOW, _HIGH), (found.value, found.low, found.high), strict=True))
     columns = {output.name + ending: _shown(prepared, output.value, values[rows]) for ending, values in named.items()}
-    columns[output.name + _BASIS] = pd.Series([str(found.bases[row]) for row in rows], dtype=object)
+    bases = found.bases
+    columns[output.name + _BASIS] = pd.Series([str(bases[row]) for row in rows], dtype=object)
     if twice := [name for name in columns if name in taken]:
         raise UsageError(
             f"two columns of the answer would be called {one_line(twice[0])}; rename one, such as with `as n`"

@@ -160,10 +160,12 @@ def _told(session: str, told: dict[str, Any], *, spec: Path) -> Answer:
 
 def _text(told: dict[str, Any]) -> str:
     share = f" ({percent(told['spent'] / told['reserved'])})" if told["reserved"] else ""
-    head = (
-        f"session {told['session']}, {told['state']}: {told['spent']:.6g} of {told['reserved']:.6g} {told['currency']} spent{share}; "
-        f"began with the release of run {told['first']}"
+    begun = (
+        f"was not opened to its end; finish that with: dpflow session open SPEC --session {told['session']}"
+        if told["state"] == "opening"
+        else f"began with the release of run {told['first']}"
     )
+    head = f"session {told['session']}, {told['state']}: {told['spent']:.6g} of {told['reserved']:.6g} {told['currency']} spent{share}; {begun}"
     if told["not_stored"] > 0:
         head += (
             f"\n{told['not_stored']:.6g} {told['currency']} was charged for answers that were not stored: their process was killed, or is "

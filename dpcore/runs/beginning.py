@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpcore.descent import Finding
-from dpcore.errors import UsageError
+from dpcore.errors import TableChanged, UsageError
 from dpcore.ledger import Account, Ledger
 from dpcore.release import ChosenLimit
+from dpcore.release.integrity import one_line
 from dpcore.runs.earlier_release import NO_RELEASE, EarlierRelease, UnneededStart, find_prior
 from dpcore.runs.paying import claim_of
 from dpcore.runs.prior import PriorTable
@@ -38,8 +39,19 @@ class Beginning:
         if named is not None and named.unchanged and isinstance(self._prior, EarlierRelease):
             self._same = SameTable.of(self._prior.opened(), declaration)
             declaration = self._same.taken_over(declaration)
+        elif named is not None and named.unchanged and self._prior is None:
+            self._refuse_lost_releases(declaration)
         self.declaration = declaration
         self._rows: PriorTable | None = None
+
+    def _refuse_lost_releases(self, declaration: Declaration) -> None:
+        """Raise if the account has made releases, but none is there to go on from. The first run of an account has nothing to go on from."""
+        runs = self._ledger.runs(self._account.name)
+        if any(run.release is not None for run in runs) and all(run.id != self._run_id for run in runs):
+            raise UsageError(
+                f"the spec says `unchanged`, but no release of account {self._account.name} is in {one_line(declaration.output_folder)}: they were "
+                "withdrawn, or moved elsewhere; restore one, or remove `unchanged` from `prior`"
+            )
 
     @property
     def is_over(self) -> bool:
@@ -95,6 +107,14 @@ class Beginning:
                 raise UsageError(f"run {self._run_id} is settled and not replayed; settle it after reserving")
             strategy.prior = self._rows.coded(universe)
 
+    def contradicted(self) -> TableChanged:
+        """Return the error of a run whose noisy counts contradict the declaration of its spec."""
+        earlier = "an earlier release" if self._prior is None else self._prior.words
+        return TableChanged(
+            f"the spec declares the table unchanged since {earlier}, but noisy counts of its columns contradict that; run {self._run_id} was "
+            "ended, and what it has not spent was refunded: remove `unchanged` from `prior`, and run again"
+        )
+
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What an earlier run has found in the same table; empty if this run finds it itself."""
@@ -109,9 +129,9 @@ class Beginning:
         """Return what the manifest says about the prior, and whether a strategy has used it; None if the spec has none."""
         named = self.declaration.spec.prior
         if self._same is not None and self._prior is not None:
-            used = strategy.earlier
-            count = 0 if used is None else len(used.transcript.first) + len(used.transcript.later)
-            return {**self._prior.described(), "unchanged": True, "used": used is not None, "measurements": count}
+            known = self._same.earlier.transcript
+            count = len(known.first) + len(known.later)
+            return {**self._prior.described(), "unchanged": True, "used": True, "measurements": count}
         if self._rows is None and named is not None and named.release is not None:
             return dict(NO_RELEASE)
         if self._rows is None or strategy.prior is None or strategy.gate is None:
@@ -119,16 +139,8 @@ class Beginning:
         return self._rows.described(strategy.prior, strategy.gate)
 
     def warnings(self, strategy: Strategy) -> Iterator[str]:
-        """Warn of a contradicted declaration, and of intervals whose replicates all start from the same rows (docs/decisions/0064)."""
-        if not isinstance(self._prior, EarlierRelease):
-            return
-        if self._same is not None:
-            if strategy.earlier is None:
-                yield (
-                    f"the spec declares the table unchanged since {self._prior.words}, but noisy counts of its columns contradict that, so only "
-                    "this run's own measurements count, in the cells of that release; remove `unchanged` from `prior`, and run again"
-                )
-        elif strategy.gate is not None and strategy.gate.taken:
+        """Warn of intervals whose replicates all start from the same rows, and so do not show their errors (docs/decisions/0064)."""
+        if isinstance(self._prior, EarlierRelease) and strategy.gate is not None and strategy.gate.taken:
             yield (
                 f"the weights have started from {self._prior.words}, and intervals do not count the errors of that start, so they may be "
                 "too narrow where this run has measured little"

@@ -242,7 +242,8 @@ def _has_remains(release: AnyPath) -> bool:
 def _bound(ledger: Ledger, run: Run, bound: tuple[str, str], folder: AnyPath) -> EarlierRelease:
     """Return the release that a run is bound to. If it was written again since, its rows are the same: they follow from its transcript."""
     made, digest = ledger.run(bound[0]), bound[1]
-    why, otherwise = f"run {run.id} has started from it and cannot go on without it", "start a new run"
+    why = f"run {run.id} has started from it and cannot go on without it"
+    otherwise = f"start a new run; if run {run.id} is still open, end it with `dpflow ledger settle {run.id}`"
     if run.state is RunState.SETTLED:
         why = f"run {run.id} has started from it and is settled, and cannot write its own release again without it"
         otherwise = f"restore the release of run {run.id} from a backup to {one_line(folder / str(run.release))}"

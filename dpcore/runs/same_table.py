@@ -44,9 +44,9 @@ class SameTable:
                 f"release {name} was made by strategy {told['strategy']}, and the spec has {declaration.strategy.name}; use the same one, or "
                 f"{way_out}"
             )
-        if not is_alike(declaration, release):
+        if other := differences(declaration, release):
             raise UsageError(
-                f"release {name} has other columns, constraints or units than the spec, so its measurements cannot be taken over; {way_out}"
+                f"release {name} was made with another `{other[0]}` than the spec has, so its measurements cannot be taken over; {way_out}"
             )
         return cls(release)
 
@@ -60,7 +60,8 @@ class SameTable:
         """The measurements, as evidence for a strategy."""
         privacy = self.release.manifest["privacy"]
         chosen = 0 if privacy["unit"] == "row" else int(privacy["max_rows_per_unit"])
-        return Earlier.of(self.release.resolutions, self.release.transcript, rows_per_unit=chosen)
+        weighted = privacy.get("weight") is not None
+        return Earlier.of(self.release.resolutions, self.release.transcript, rows_per_unit=chosen, weighted=weighted)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -90,24 +91,35 @@ def chosen_limit_of(release: Release) -> ChosenLimit | None:
 
 
 def is_alike(declaration: Declaration, release: Release) -> bool:
-    """Return whether a release has the columns and the unit of a spec, and a model that can be gone on from.
+    """Return whether a release has the columns and the unit of a spec, and a model that can be gone on from."""
+    return release.manifest["strategy"] in CAN_GO_ON and not differences(declaration, release)
+
+
+def differences(declaration: Declaration, release: Release) -> list[str]:
+    """Return the parts of the spec by which a release has read its table otherwise. What is only said about columns does not matter.
 
     Everything that decides how rows are read must be the same. Otherwise the comparison of the data's versions, whose outcome is public,
     would tell whether any row is read differently, such as one that violates a constraint.
     """
     told, wanted = release.manifest["spec"], declaration.spec.model_dump(mode="json")
-    found = declaration.descents()
-    return (
-        release.manifest["strategy"] in CAN_GO_ON
-        and list(told["universe"].items()) == list(wanted["universe"].items())
-        and all((told.get(name) or None) == (wanted.get(name) or None) for name in ("constraints", "persons"))
-        and all(
-            told["privacy"][name] == wanted["privacy"][name]
-            for name in ("unit", "neighbours", "max_rows_per_unit", "weight")
-        )
-        and all(
-            release.universe.attributes[name] == attribute
-            for name, attribute in declaration.universe.attributes.items()
-            if name not in found
-        )
-    )
+    found, before, now = [], told["universe"], wanted["universe"]
+    if list(before) != list(now):
+        found.append("universe")
+    undecided = declaration.descents()
+    for name, attribute in declaration.universe.attributes.items():
+        if name in before and (
+            _read_by(before[name]) != _read_by(now[name])
+            or (name not in undecided and release.universe.attributes[name] != attribute)
+        ):
+            found.append(f"universe.{one_line(name)}")
+    found += [name for name in ("constraints", "persons") if (told.get(name) or None) != (wanted.get(name) or None)]
+    return found + [
+        f"privacy.{name}"
+        for name in ("unit", "neighbours", "max_rows_per_unit", "weight")
+        if told["privacy"][name] != wanted["privacy"][name]
+    ]
+
+
+def _read_by(column: dict[str, Any]) -> dict[str, Any]:
+    """Return how a column is read, without what is only said about it."""
+    return {key: value for key, value in column.items() if key not in {"description", "measured_in"}}

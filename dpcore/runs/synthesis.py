@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.curator.curator import Curator
-from dpcore.errors import DpflowError, RowsUnexpected, UsageError
+from dpcore.errors import DpflowError, RowsUnexpected, TableChanged, UsageError
 from dpcore.ledger import Account, Lease, Ledger, Run
 from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.models.persons import PersonSizes
@@ -361,12 +361,20 @@ class Synthesis:
             self.curator.receive(counted, lease=reading.lease)
 
     def begin(self) -> None:
-        """Learn the functions of dependencies, and buy the measurements for the first model."""
+        """Learn the functions of dependencies, and buy the measurements for the first model.
+
+        Raises:
+            TableChanged: If they contradict an earlier release of the same table. The run is settled, and the unspent budget is refunded.
+        """
         if self._stages.plan.declaration.dependencies:
             self._learn_functions()
         self._beginning.give_to(self.strategy, self._stages.plan.declaration.universe)
         self._rounds = Rounds(self._stages.plan, curator=self.curator, reserved=self.ledger.run(self.run_id).reserved)
-        self._rounds.begin()
+        try:
+            self._rounds.begin()
+        except TableChanged:
+            self.ledger.settle(self.run_id, release=None, lease=self._lease)
+            raise self._beginning.contradicted() from None
 
     def _learn_functions(self) -> None:
         reserved = self.ledger.run(self.run_id).reserved

@@ -175,8 +175,8 @@ def make_app(desk: Desk, door: Door) -> FastAPI:
         return JSONResponse({"columns": await desk.columns()})
 
     @app.post("/price", response_model=Priced, summary="What would an answer cost?")
-    async def price(asked: Asked, _analyst: Analyst) -> Response:
-        return JSONResponse(await desk.price(asked.question))
+    async def price(asked: Asked, analyst: Analyst) -> Response:
+        return JSONResponse(await desk.price(asked.question, analyst))
 
     @app.post("/ask", response_model=Answered, summary="Answer a question")
     async def ask(asked: AskedToPay, analyst: Analyst) -> Response:

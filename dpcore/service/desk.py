@@ -1,8 +1,7 @@
 """The one thread that owns a session, and what needs not wait for it: answers that were free before, the columns, and budgets.
 
-A session belongs to the thread that joined it. So questions that are new wait for each other, in the order in which they come, also behind
-a purchase. A free answer that was given before is given again at once, without the session and without the ledger. Budgets are read by a
-thread of their own.
+A session belongs to the thread that joined it. So questions that are new wait for each other, also behind a purchase; analysts take turns. A free answer
+that was given before is given again at once, without the session and without the ledger. Budgets are read by a thread of their own.
 """
 
 import asyncio
@@ -22,6 +21,7 @@ from dpcore.ledger import Ledger, open_ledger
 from dpcore.places import places_of_spec
 from dpcore.private_log import record
 from dpcore.service.problems import Problem, Refused, refusal_of
+from dpcore.service.queue import FairThread
 from dpcore.session.analysts import budget_for
 from dpcore.session.price import Payer, Price
 from dpcore.session.session import Session
@@ -29,7 +29,10 @@ from dpcore.session.session import Session
 progress = logging.getLogger("dpcore.progress")
 
 MOST_WAITING = 64
-"""How many questions may wait. More are refused at once, so that nobody waits for minutes."""
+"""How many questions of one analyst may wait. More are refused at once. Analysts take turns, so none waits for all questions of another."""
+
+STEWARD = ""
+"""Who opens and closes the session: no analyst has this name."""
 
 MOST_CELLS = 1 << 16
 """The most cells of a question. A larger one would let all others wait for many seconds."""
@@ -88,9 +91,8 @@ class Desk:
         self._joined: Session | None = None
         self._ledger: Ledger | None = None
         self._columns: list[dict[str, Any]] = []
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="session")
+        self._thread = FairThread("session")
         self._budgets = ThreadPoolExecutor(1, thread_name_prefix="budgets")
-        self._waiting = 0
         self._prices: _Memory[dict[str, Any]] = _Memory(MOST_REMEMBERED)
         self._answers: _Memory[dict[str, Any]] = _Memory(MOST_REMEMBERED)
 
@@ -107,19 +109,21 @@ class Desk:
                 session.prepare()
             except (SourceError, UsageError) as error:
                 progress.warning(
-                    "nothing can be bought: %s. Only answers that are free or bought already are given", error
+                    "nothing can be bought: %s. Only answers that are free or bought already are given; start the service again when the table "
+                    "is back",
+                    error,
                 )
 
-        self._thread.submit(join).result()
+        self._thread.submit(STEWARD, join).result()
 
     def close(self) -> None:
         """Finish what was begun, and leave the session."""
-        self._thread.submit(self._leave).result()
-        self._thread.shutdown()
+        self._thread.submit(STEWARD, self._leave).result()
+        self._thread.close()
         self._budgets.submit(self._disconnect).result()
         self._budgets.shutdown()
 
-    async def price(self, question: Question) -> dict[str, Any]:
+    async def price(self, question: Question, analyst: str) -> dict[str, Any]:
         """Return what an answer would cost now, and its expected half width. No data is touched."""
         known = self._prices.get(question)
         if known is not None:
@@ -129,7 +133,7 @@ class Desk:
             _refuse_large(session, question)
             return session.price(question.query, **question.accuracy)
 
-        price = await self._run(priced)
+        price = await self._run(priced, analyst)
         told = _told(price, question)
         if price.free:
             self._prices.keep(question, told)
@@ -151,7 +155,7 @@ class Desk:
                 "price": _told(reply.price, question),
             }
 
-        told = await self._run(answered)
+        told = await self._run(answered, payer.analyst or STEWARD)
         if told["price"]["free"] and len(told["rows"]) <= MOST_REMEMBERED_ROWS:
             self._answers.keep(question, told)
         return told
@@ -166,21 +170,17 @@ class Desk:
 
     async def bought(self, analyst: str) -> list[dict[str, Any]]:
         """Return the answers that an analyst has bought, oldest first."""
-        return await self._run(lambda session: session.bought_by(analyst))
+        return await self._run(lambda session: session.bought_by(analyst), analyst)
 
-    async def _run(self, job: Callable[[Session], Result]) -> Result:
-        """Call a function with the session, in the session's thread."""
-        if self._waiting >= MOST_WAITING:
+    async def _run(self, job: Callable[[Session], Result], analyst: str) -> Result:
+        """Call a function with the session, in the session's thread, when it is the analyst's turn."""
+        if self._thread.waiting(analyst) >= MOST_WAITING:
             raise Refused(
                 503,
-                Problem(code="busy", reason="too many questions wait; ask again later"),
+                Problem(code="busy", reason="too many of your questions wait; ask again later"),
                 headers={"Retry-After": "5"},
             )
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._called, job)
-        finally:
-            self._waiting -= 1
+        return await asyncio.wrap_future(self._thread.submit(analyst, lambda: self._called(job)))
 
     def _called(self, job: Callable[[Session], Result]) -> Result:
         with _refusing(after=self._leave):

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from dpcore.answers.sql.errors import QueryError
-from dpcore.errors import BudgetRefused, DpflowError, LedgerError, RunHeld, UsageError
+from dpcore.errors import BudgetRefused, DpflowError, LedgerError, RunHeld, TableChanged, UsageError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.private_log import record
 
@@ -39,6 +39,9 @@ STATUS_CODES = {
 """The codes of problems that the framework finds, by status."""
 
 
+UNAVAILABLE = "the answer cannot be bought now; tell the steward, whose log has the details"
+
+
 def refusal_of(error: DpflowError) -> Refused:
     """Return how an error of a session is told to a client. What concerns the ledger or the source is for the steward's eyes only."""
     match error:
@@ -49,7 +52,7 @@ def refusal_of(error: DpflowError) -> Refused:
             return Refused(402, _problem("budget", error, **told))
         case RunHeld():
             return Refused(503, _problem("busy", error), headers={"Retry-After": "5"})
-        case UsageError():
+        case UsageError() if not isinstance(error, TableChanged):
             return Refused(422, _problem("question", error))
         case LedgerError():
             record(error, where="dpflow serve-answers")
@@ -57,8 +60,7 @@ def refusal_of(error: DpflowError) -> Refused:
             return Refused(503, Problem(code="ledger", reason=reason), headers={"Retry-After": "5"})
         case _:
             record(error, where="dpflow serve-answers")
-            reason = "the answer cannot be bought now; tell the steward, whose log has the details"
-            return Refused(503, Problem(code="unavailable", reason=reason))
+            return Refused(503, Problem(code="unavailable", reason=UNAVAILABLE))
 
 
 def _problem(code: str, error: DpflowError, **more: Any) -> Problem:

@@ -16,6 +16,7 @@ from dpcore.runs.steps import PLAIN, in_order, open_run
 from dpcore.runs.synthesis import Synthesis
 from dpcore.session.opening import bought_first, meaning_of, reserve_session, with_epsilon
 from dpcore.spec import Declaration
+from dpcore.spec.load import declare
 from dpcore.spec.release import NAME
 
 progress = logging.getLogger("dpcore.progress")
@@ -31,6 +32,7 @@ def started(ledger: Ledger, declaration: Declaration, session: str, *, share: fl
     if not re.fullmatch(NAME, session):
         raise UsageError("the id of a session has letters, digits, dots, dashes and underscores only; choose another")
     meaning = meaning_of(declaration)
+    _refuse_taken(ledger, declaration, session, meaning)
     run = next(
         (
             run
@@ -57,6 +59,20 @@ def started(ledger: Ledger, declaration: Declaration, session: str, *, share: fl
         raise
 
 
+def _refuse_taken(ledger: Ledger, declaration: Declaration, session: str, meaning: str) -> None:
+    """Raise if the id is that of a closed session, or of one that was opened with another spec."""
+    for run, claim in sessions(ledger, declaration.spec.dataset).items():
+        if run.id == session and run.state is not RunState.REFUNDED:
+            if claim.digest != meaning:
+                raise UsageError(
+                    f"session {session} was opened with another spec, or with an earlier version of this one; choose another id, and end that "
+                    f"session with: dpflow ledger settle {session}"
+                )
+            first = bought_first(ledger, run)
+            if run.state is RunState.SETTLED and (claim.epsilon is None or first is not None):
+                raise UsageError(f"session {session} is closed; open another: dpflow session open {declaration.path}")
+
+
 def _buy_first(ledger: Ledger, declaration: Declaration, session: Run, *, table: Any) -> None:
     """Make the release that a session begins with, if the session is to buy it and has not done so.
 
@@ -69,9 +85,18 @@ def _buy_first(ledger: Ledger, declaration: Declaration, session: Run, *, table:
         raise UsageError(
             f"session {session.id} was closed before it was opened to its end; open another: dpflow session open SPEC"
         )
-    bought = with_epsilon(declaration, claim.epsilon)
+    bought = with_epsilon(_without_evidence(declaration), claim.epsilon)
     with open_run(Synthesis(bought, run_id=claim.first, resume=made is not None, table=table)) as opened_id:
         in_order(opened_id, PLAIN)
+
+
+def _without_evidence(declaration: Declaration) -> Declaration:
+    """Return the declaration of a first release. It is bought only if no release of the same table is there, so none can count as evidence."""
+    prior = declaration.spec.prior
+    if prior is None or not prior.unchanged:
+        return declaration
+    changed = declaration.spec.model_copy(update={"prior": prior.model_copy(update={"unchanged": False})})
+    return declare(changed, universe=declaration.universe, path=declaration.path)
 
 
 def _can_go_on(ledger: Ledger, session: Run) -> bool:

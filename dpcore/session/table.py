@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.curator.curator import Curator
-from dpcore.errors import UsageError
+from dpcore.errors import TableChanged, UsageError
 from dpcore.ledger import Lease
 from dpcore.marginals.workload import Axes
 from dpcore.models.lifted import Grid
@@ -68,7 +68,7 @@ class SessionTable:
 
         Raises:
             SourceError: If the table cannot be read.
-            UsageError: If it has changed since.
+            TableChanged: If it has changed since.
         """
         if self._counted is not None:
             return
@@ -129,8 +129,8 @@ class SessionTable:
         check_types(self._source, reads=coding.reads)
 
 
-def _other_table() -> UsageError:
-    return UsageError(
+def _other_table() -> TableChanged:
+    return TableChanged(
         "the table is not the one that this session began with, so nothing can be bought; close the session, and open a new one: "
         "dpflow session open SPEC"
     )

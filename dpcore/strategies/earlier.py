@@ -1,7 +1,7 @@
 """Measurements of an earlier release of the same table: evidence beside what a strategy buys (docs/decisions/0072)."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ from dpcore.curator.curator import Curator
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.models import Evidence
+from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.fitting import Transcript
 
 SUFFIX = "/earlier"
@@ -17,6 +18,9 @@ SUFFIX = "/earlier"
 
 DEVIATIONS = 8.0
 """Columns that differ by more than this many standard deviations of their noise are not those of the same table."""
+
+TOTAL_DEVIATIONS = 6.0
+"""Nor are numbers of rows that differ by more than this many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,20 +31,24 @@ class Earlier:
         resolutions: The columns and their coarser versions, which the axes of its measurements refer to.
         transcript: Its measurements, under names that end with `SUFFIX`.
         rows_per_unit: How many rows of a unit count, chosen at random by each run; 0 if all count.
+        weighted: Whether rows count as often as a column says, so that the total also depends on that choice.
     """
 
     resolutions: Resolutions
     transcript: Transcript
     rows_per_unit: int
+    weighted: bool = False
 
     @classmethod
-    def of(cls, resolutions: Resolutions, measured: Transcript, *, rows_per_unit: int) -> "Earlier":
+    def of(
+        cls, resolutions: Resolutions, measured: Transcript, *, rows_per_unit: int, weighted: bool = False
+    ) -> "Earlier":
         """Return the measurements of an earlier release as evidence for a later one."""
         first, later = (
             tuple(replace(each, step=f"{each.step}{SUFFIX}") for each in part)
             for part in (measured.first, measured.later)
         )
-        return cls(resolutions, Transcript(first, later), rows_per_unit)
+        return cls(resolutions, Transcript(first, later), rows_per_unit, weighted)
 
     def coarser(self) -> Iterator[tuple[int, Groups]]:
         """Yield the coarser versions in the order of their axes, each as its column and the group of every cell."""
@@ -55,7 +63,14 @@ class Earlier:
             resolutions.coarsen(column, groups)
             curator.coarsen(column, groups)
 
-    def agrees_with(self, own: Iterable[Measurement]) -> bool:
+    def _has_as_many_rows(self, own: Sequence[Measurement]) -> bool:
+        """Return whether the noisy totals could be the same. The rows of a unit are chosen at random, but their number is not."""
+        if not own or not self.transcript.first or (self.weighted and self.rows_per_unit):
+            return True
+        one, other = (_total(each) for each in (own, self.transcript.first))
+        return (one[0] - other[0]) ** 2 <= TOTAL_DEVIATIONS**2 * (one[1] + other[1])
+
+    def agrees_with(self, own: Sequence[Measurement]) -> bool:
         """Return whether new measurements of the columns could be of the same table. This looks at noisy counts only.
 
         The squares of the differences, divided by their variances, follow a chi-squared distribution if the table is the same. Its cube
@@ -67,6 +82,8 @@ class Earlier:
         for each in own:
             now.add(each)
         known, square, cells = dict(before), 0.0, 0
+        if not self._has_as_many_rows(own):
+            return False
         for axes, found in now:
             if axes in known and len(axes) == 1:
                 rows = (np.abs(found.counts) + np.abs(known[axes].counts)) / 2
@@ -77,3 +94,10 @@ class Earlier:
             return True
         limit = cells * (1 - 2 / (9 * cells) + DEVIATIONS * math.sqrt(2 / (9 * cells))) ** 3
         return square <= limit
+
+
+def _total(measurements: Sequence[Measurement]) -> tuple[float, float]:
+    """Return the number of rows by several measurements, weighted by their precision, and its variance."""
+    precisions = [1 / (max(each.noise, LEAST_NOISE) ** 2 * each.values.size) for each in measurements]
+    sums = [float(each.values.sum()) for each in measurements]
+    return float(np.average(sums, weights=precisions)), 1 / sum(precisions)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.curator.curator import Curator
+from dpcore.errors import TableChanged
 from dpcore.marginals.measurements import ONE_WAY, Measurement, Selection
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
@@ -80,7 +81,7 @@ class Strategy(ABC):
     start: Start = UNIFORM
     """Where the weights have started."""
     earlier: Earlier | None = None
-    """What an earlier release of the same table has measured. Set it before `begin`, which drops it if new counts contradict it."""
+    """What an earlier release of the same table has measured. Set it before `begin`, which raises if new counts contradict it."""
 
     def __init__(self, shape: Sequence[int], *, given: Given = NOTHING) -> None:
         self._given = given
@@ -128,9 +129,9 @@ class Strategy(ABC):
         """Build the released model after the last measurement."""
 
     def _check_earlier(self) -> None:
-        """Drop the earlier measurements if they cannot be of the same table as the columns that were measured so far."""
+        """Raise if the earlier measurements cannot be of the same table as the columns that were measured so far."""
         if self.earlier is not None and not self.earlier.agrees_with(self.measurements):
-            self.earlier = None
+            raise TableChanged("noisy counts of the columns contradict the earlier ones")
 
     @property
     def total(self) -> float:

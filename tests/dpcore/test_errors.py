@@ -16,6 +16,7 @@ def test_every_kind_has_the_exit_code_that_the_readme_states() -> None:
         "NoLedger",
         "RunHeld",
         "SpecError",
+        "TableChanged",
         "UsageError",
     }
     assert {name for name, code in codes.items() if code == 3} == {"BudgetRefused"}

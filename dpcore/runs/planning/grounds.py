@@ -59,6 +59,7 @@ class Grounds:
         rows_from: Where this number comes from.
         units: About how many units the table has; None if nobody has said.
         prior: What the weights start from, as text; None if the spec has no prior.
+        declaration: The declaration of the run, with what it takes over from an earlier release.
     """
 
     account: tuple[Account, str | None, Balance] | str
@@ -68,6 +69,7 @@ class Grounds:
     rows_from: str
     units: int | None
     prior: str | None
+    declaration: Declaration
 
     def kept(self, declaration: Declaration) -> KeptRows:
         """Return about how many rows count under the limit of a declaration."""
@@ -126,16 +128,17 @@ def grounds_of(declaration: Declaration, *, rows: int | None, units: int | None,
         privacy.epsilon, delta=privacy.delta, unit=privacy.unit, neighbours=declaration.protection.neighbours
     )
     currency = unopened if isinstance(found, str) else found[0].currency
-    return Grounds(
-        found, blocks, currency, rows=guessed, rows_from=source, units=units, prior=_prior(declaration, found)
-    )
+    prior, taken = _prior(declaration, found)
+    return Grounds(found, blocks, currency, rows=guessed, rows_from=source, units=units, prior=prior, declaration=taken)
 
 
-def _prior(declaration: Declaration, found: tuple[Account, str | None, Balance] | str) -> str | None:
-    """Say what the weights of a new run start from. Raise the errors that the run would raise for it."""
+def _prior(
+    declaration: Declaration, found: tuple[Account, str | None, Balance] | str
+) -> tuple[str | None, Declaration]:
+    """Say what a new run starts from, and return its declaration with what it takes over. Raise the errors that the run would raise."""
     named = declaration.spec.prior
     if named is None:
-        return None
+        return None, declaration
     prior: Prior | None = None
     if named.path is not None:
         prior = PublicTable.of(named.path, declaration, before=None)
@@ -143,13 +146,13 @@ def _prior(declaration: Declaration, found: tuple[Account, str | None, Balance] 
         with ledger_of(declaration) as ledger:
             prior = earlier_release(declaration, ledger=ledger, account=found[0], before=None)
     if prior is None:
-        return "equal weights: the dataset has no release yet"
+        return "equal weights: the dataset has no release yet", declaration
     if named.unchanged and isinstance(prior, EarlierRelease):
-        SameTable.of(prior.opened(), declaration)
-        return (
+        told = (
             f"{prior.words}: its measurements count beside those planned here, so errors will be smaller than planned"
         )
-    return f"{prior.words}, if noisy counts are near it"
+        return told, SameTable.of(prior.opened(), declaration).taken_over(declaration)
+    return f"{prior.words}, if noisy counts are near it", declaration
 
 
 def _account(

@@ -161,7 +161,7 @@ def plan_run(
         as_of: With `blocks`, the day as of which blocks are complete; None for today in UTC.
     """
     grounds = grounds_of(declaration, rows=rows, units=units, as_of=as_of)
-    declared = declaration
+    declared = declaration = grounds.declaration
     limits = _limits(declaration, grounds) if declaration.lacks_limit else None
     known = _declared(declaration.limited(AUTO_LIMITS[0]))
     declaration, terms, strategy = _granted(declaration, grounds, known=known)

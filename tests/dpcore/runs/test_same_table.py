@@ -1,8 +1,9 @@
 """`prior: {release: latest, unchanged: true}`: a release to which the measurements of an earlier one of the same table count, too."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import chdir
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -13,12 +14,12 @@ import pytest
 from benchmarks.coverage_releases import seeded
 from dpcore import Session, answer, open_release, synthesize
 from dpcore.answers import replicates
-from dpcore.errors import SpecError, UsageError
-from dpcore.ledger import open_ledger
+from dpcore.errors import SpecError, TableChanged, UsageError
+from dpcore.ledger import RunState, open_ledger
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.models.fitting import Transcript
-from dpcore.runs.same_table import SameTable
+from dpcore.runs.planning.plan import plan_run
 from dpcore.spec import load_spec
 from dpcore.steward.verify import verify_ledger
 from dpcore.strategies.earlier import SUFFIX, Earlier
@@ -144,34 +145,48 @@ def test_an_interrupted_run_ends_with_the_same_release(copied: Path) -> None:
             assert np.array_equal(own.values, each.values)
 
 
-@pytest.fixture(scope="module")
-def false(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bool], tuple[Path, dict]]:
-    """Make two releases of which the second reads half of the rows, with or without the check of the declaration."""
-
-    def made(strategy: str, checked: bool) -> tuple[Path, dict]:
-        spec = ready(tmp_path_factory.mktemp("false"), strategy)
-        make(spec, "first", seed=5)
-        people(1500, seed=1).to_parquet(spec.parent / "private.parquet", index=False)
-        with pytest.MonkeyPatch.context() as patch:
-            if not checked:
-                patch.setattr(Earlier, "agrees_with", lambda *_: True)
-            second = make(spec, "second", seed=6)
-        return second, manifest_of(second)
-
-    return made
+def changed(folder: Path, strategy: str, rows: int) -> Path:
+    """Make a release, and then change the table: to its first rows, or to more."""
+    spec = ready(folder, strategy)
+    make(spec, "first", seed=5)
+    people(rows, seed=1).to_parquet(spec.parent / "private.parquet", index=False)
+    return spec
 
 
 @pytest.mark.parametrize("strategy", ["mwem", "adaptive"])
-def test_a_false_declaration_is_found_by_noisy_counts_and_the_earlier_measurements_are_dropped(
-    false: Callable[[str, bool], tuple[Path, dict]], strategy: str
-) -> None:
-    second, manifest = false(strategy, True)
-    assert manifest["prior"]["used"] is False
-    assert any("noisy counts of its columns contradict that" in each for each in manifest["warnings"])
-    assert not any(each.step.endswith(SUFFIX) for each in open_release(second).measurements)
-    unchecked, manifest = false(strategy, False)  # the control
-    assert manifest["prior"]["used"] is True
-    assert error(unchecked, rows=1500) > 1.5 * error(second, rows=1500)
+def test_a_false_declaration_is_found_by_noisy_counts_and_ends_the_run(tmp_path: Path, strategy: str) -> None:
+    spec = changed(tmp_path / "false", strategy, rows=1500)
+    for _ in range(2):  # a retry of an ended run does not begin again
+        with pytest.raises(UsageError) as stopped:
+            make(spec, "second", seed=6)
+    assert "ended" in str(stopped.value)
+    ended = in_ledger(spec.parent)["second"]
+    assert ended.state is RunState.SETTLED
+    assert ended.release is None
+    assert 0 < ended.spent < ended.reserved
+    with pytest.raises(
+        TableChanged, match=r"noisy counts of its columns contradict that; run third was ended.*remove `unchanged`"
+    ):
+        make(spec, "third", seed=7)
+
+
+def test_without_the_check_a_false_declaration_would_make_a_wrong_release(tmp_path: Path) -> None:
+    spec = changed(tmp_path / "unchecked", "mwem", rows=1500)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Earlier, "agrees_with", lambda *_: True)
+        wrong = make(spec, "second", seed=6)
+    spec.write_text(spec.read_text("utf-8").replace(UNCHANGED, ""), encoding="utf-8")
+    assert error(wrong, rows=1500) > 1.5 * error(make(spec, "third", seed=6), rows=1500)
+
+
+def test_the_number_of_rows_tells_of_changes_that_no_column_shows() -> None:
+    one, more = Measurement("one-way/01-a", (0,), None, np.full(400, 50), 5.0), np.full(400, 53)
+    known = Earlier.of(Resolutions([400]), Transcript((one,), ()), rows_per_unit=0)
+    assert known.agrees_with([replace(one, values=np.full(400, 51))])
+    assert not known.agrees_with([replace(one, values=more)])  # by 1,200 rows, where 141 are a standard deviation
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Earlier, "_has_as_many_rows", lambda *_: True)
+        assert known.agrees_with([replace(one, values=more)])
 
 
 def earlier(counts: list[int], *, noise: float, rows_per_unit: int = 0) -> Earlier:
@@ -187,7 +202,7 @@ def test_the_check_follows_the_noise() -> None:
         own = Measurement("one-way/01-a", (0,), None, other, noise)
         agreed.append(earlier(one.tolist(), noise=noise).agrees_with([own]))
     assert all(agreed)
-    own = Measurement("one-way/01-a", (0,), None, np.full(30, 1200), 28.0)
+    own = Measurement("one-way/01-a", (0,), None, 1000 + 200 * (-1) ** np.arange(30), 28.0)
     assert not earlier([1000] * 30, noise=28.0).agrees_with([own])
     assert earlier([1000] * 30, noise=28.0, rows_per_unit=20).agrees_with([own])  # rows of units are chosen at random
     assert earlier([1000] * 30, noise=28.0).agrees_with([])  # nothing to compare
@@ -196,7 +211,7 @@ def test_the_check_follows_the_noise() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (("values: [a, b, c, d]", "values: [a, b, c, d, e]"), "has other columns, constraints or units than the spec"),
+        (("values: [a, b, c, d]", "values: [a, b, c, d, e]"), "was made with another `universe.job` than the spec has"),
         (
             ("strategy: {name: mwem}", "strategy: {name: adaptive}"),
             "was made by strategy mwem, and the spec has adaptive",
@@ -212,6 +227,33 @@ def test_a_release_that_does_not_fit_is_refused_and_nothing_is_spent(
     with pytest.raises(UsageError, match=problem):
         make(spec, "second")
     assert set(in_ledger(spec.parent)) == {"first"}
+
+
+def test_words_about_a_column_are_no_difference(copied: Path) -> None:
+    text = copied.read_text("utf-8").replace(
+        "smoker: {type: boolean}", "smoker: {type: boolean, description: smokes daily}"
+    )
+    copied.write_text(text, encoding="utf-8")
+    assert manifest_of(make(copied, "third", seed=7))["prior"]["run"] == "second"
+
+
+def test_without_a_release_to_go_on_from_an_account_that_has_made_some_is_refused(copied: Path) -> None:
+    shutil.move(copied.parent / "releases", copied.parent / "elsewhere")
+    with pytest.raises(
+        UsageError, match=r"no release of account people is in .*: they were withdrawn, or moved elsewhere"
+    ):
+        make(copied, "third", seed=7)
+    assert set(in_ledger(copied.parent)) == {"first", "second"}
+
+
+def test_a_session_on_a_changed_table_takes_no_earlier_measurements(copied: Path) -> None:
+    people(3000, seed=4).to_parquet(copied.parent / "private.parquet", index=False)
+    with chdir(copied.parent), seeded(8), Session.open(copied, epsilon=0.3, session="s") as session:
+        bought = session.described()["first"]
+    folder = copied.parent / "releases" / "people"
+    (own,) = [each for each in folder.iterdir() if each.is_dir() and manifest_of(each)["privacy"]["run"] == bought]
+    assert bought == "s-first"
+    assert not any(each.step.endswith(SUFFIX) for each in open_release(own).measurements)
 
 
 def test_a_release_of_a_session_is_refused(tmp_path: Path) -> None:
@@ -284,7 +326,13 @@ def test_who_pays_for_a_second_release_of_a_spec_is_told_how_both_could_count(
         assert hint in caplog.text
 
 
-def test_a_plan_says_that_the_earlier_measurements_count(two: tuple[Path, Path, Path]) -> None:
+def test_a_plan_says_that_the_earlier_measurements_count_and_finds_nothing_anew(two: tuple[Path, Path, Path]) -> None:
     spec, _, second = two
-    declaration = load_spec(spec)
-    assert SameTable.of(open_release(second), declaration).taken_over(declaration).descents() == {}
+    with chdir(spec.parent):
+        plan = plan_run(load_spec(spec), rows=None)
+    assert plan.prior is not None
+    assert f"{second.name}: its measurements count beside those planned here" in plan.prior
+    assert not plan.discovers
+    spec.with_name("first.yaml").write_text(spec.read_text("utf-8").replace(UNCHANGED, ""), encoding="utf-8")
+    with chdir(spec.parent):
+        assert plan_run(load_spec(spec.with_name("first.yaml")), rows=None).discovers

@@ -234,8 +234,8 @@ def test_a_question_that_would_let_others_wait_is_refused(served: Served, monkey
         (lambda path: path.unlink(), 503, "cannot be bought now"),
         (
             lambda path: visits(3000, seed=2).to_csv(path, index=False),
-            422,
-            "is not the one that this session began with",
+            503,
+            "cannot be bought now; tell the steward",
         ),
     ],
 )

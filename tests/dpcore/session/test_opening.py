@@ -111,6 +111,18 @@ def test_only_opening_a_session_buys_its_first_release(workspace: Workspace) -> 
     assert used() == 0
 
 
+def test_a_closed_session_and_one_of_another_spec_are_not_opened_again(copied: Callable[[], Path]) -> None:
+    spec = copied() / "spec.yaml"
+    text = spec.read_text("utf-8")
+    spec.write_text(text.replace("max: 99", "max: 199"), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"session s was opened with another spec.*dpflow ledger settle s"):
+        Session.open("spec.yaml", session="s")
+    spec.write_text(text, encoding="utf-8")
+    close("spec.yaml")
+    with pytest.raises(UsageError, match="session s is closed; open another"):
+        Session.open("spec.yaml", session="s")
+
+
 def break_source(workspace: Workspace, _: pytest.MonkeyPatch) -> None:
     (workspace.folder / "visits.csv").unlink()
 
