@@ -109,7 +109,8 @@ def place_of(loc: tuple[str | int, ...]) -> Place:
 
 _EITHER: Mapping[Place, str] = {
     ("prior",): (
-        "`prior` must be latest, or a public table such as {path: public.parquet}, which is one file on this machine and no pattern"
+        "`prior` must be latest, {release: latest, unchanged: true}, or a public table such as {path: public.parquet}, which is one file on "
+        "this machine and no pattern"
     ),
     ("blocks", "window"): "`window` must be all, new, or last and a number of periods, such as `last 3`",
     ("privacy", "expect_rows"): (
