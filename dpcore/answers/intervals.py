@@ -137,15 +137,24 @@ class Intervals:
         self.ensemble = Ensemble(release, self._known)
         self.limit = release.limit
 
-    def of(self, query: Query, *, level: float) -> tuple[Prepared, dict[Number, Interval]]:
+    def of(
+        self, query: Query, *, level: float, most_cells: int | None = None
+    ) -> tuple[Prepared, dict[Number, Interval]]:
         """Return a query made ready, and the interval of every number of it.
 
         Args:
             query: The query.
             level: The wanted probability that an interval contains the true number, such as 0.95.
+            most_cells: The most cells that may be computed; None if there is no limit but those of every question.
         """
         checked_level(level)
         merging = self.ensemble.merging(query)
+        cells = max(merging.cells, merging.groups * len(query.numbers()))
+        if most_cells is not None and cells > most_cells:
+            raise UsageError(
+                f"the question needs {cells:,} cells, and at most {most_cells:,} are computed here; ask about fewer columns or wider bins, or let "
+                "the steward publish a release (dpflow session release) and use dpflow answer"
+            )
         values, differences = self.ensemble.evaluated(merging)
         found = {
             number: self._interval(merging, number, value, differences[number], level)

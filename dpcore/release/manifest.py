@@ -106,7 +106,7 @@ class Manifest(_Part):
     strategy: str = Field(description="how the model learned: mwem, pmw or adaptive")
     prior: dict[str, Any] | None = Field(
         None,
-        description="the public table that the spec names as its prior, and whether it was used; absent without one",
+        description="the public table or the earlier release that the spec names as its prior, and whether it was used; absent without one",
     )
     parts: tuple[Added, ...] | None = Field(
         None,

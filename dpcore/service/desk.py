@@ -128,12 +128,7 @@ class Desk:
         known = self._prices.get(question)
         if known is not None:
             return known
-
-        def priced(session: Session) -> Price:
-            _refuse_large(session, question)
-            return session.price(question.query, **question.accuracy)
-
-        price = await self._run(priced, analyst)
+        price = await self._run(lambda session: session.price(question.query, **question.accuracy), analyst)
         told = _told(price, question)
         if price.free:
             self._prices.keep(question, told)
@@ -146,7 +141,6 @@ class Desk:
             return known
 
         def answered(session: Session) -> dict[str, Any]:
-            _refuse_large(session, question)
             reply = session.ask(question.query, payer=payer, **question.accuracy)
             rows = plain_rows(reply.table)
             return {
@@ -199,6 +193,7 @@ class Desk:
     def _join(self) -> Session:
         if self._joined is None:
             self._joined = Session.join(self._spec, session=self.session or None)
+            self._joined.most_cells = MOST_CELLS
         return self._joined
 
     def _leave(self) -> None:
@@ -222,16 +217,6 @@ def _refusing(*, after: Callable[[], None]) -> Iterator[None]:
         after()
         reason = "the service failed; the details are in the steward's log"
         raise Refused(500, Problem(code="failed", reason=reason)) from None
-
-
-def _refuse_large(session: Session, question: Question) -> None:
-    """Raise if a question takes so long that others would wait for many seconds."""
-    cells = session.cells_of(question.query)
-    if cells > MOST_CELLS:
-        raise UsageError(
-            f"the question needs {cells:,} cells, and this service computes at most {MOST_CELLS:,}; ask about fewer columns or wider bins, "
-            "or let the steward publish a release (dpflow session release) and use dpflow answer"
-        )
 
 
 def _told(price: Price, question: Question) -> dict[str, Any]:

@@ -106,7 +106,15 @@ def half_widths(interval: Interval) -> Weights:
     return np.asarray(np.maximum(interval.high - interval.value, interval.value - interval.low))
 
 
-def offer(query: Query, knowledge: Knowledge, *, within: Within, currency: Currency, protection: Protection) -> Offer:
+def offer(  # noqa: PLR0913  what is asked, what is known, and who pays
+    query: Query,
+    knowledge: Knowledge,
+    *,
+    within: Within,
+    currency: Currency,
+    protection: Protection,
+    most_cells: int | None = None,
+) -> Offer:
     """Return the answer to a question if it is accurate enough, or what it takes to make it so.
 
     Raises:
@@ -119,7 +127,7 @@ def offer(query: Query, knowledge: Knowledge, *, within: Within, currency: Curre
         earlier = _shown(earlier, merging)
         if _is_within(earlier, within) or _was_for(bought, within):
             return Offer(query, merging, earlier, within, stored=True)
-    prepared, every = knowledge.intervals.of(query, level=within.level)
+    prepared, every = knowledge.intervals.of(query, level=within.level, most_cells=most_cells)
     found = _shown(every, prepared)
     numbers = found if earlier is None else {each: _narrower(found[each], earlier[each]) for each in found}
     if not _is_within(numbers, within):

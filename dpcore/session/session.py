@@ -64,6 +64,10 @@ class Session:
 
     Like the ledger's connection, it belongs to the thread that opened it; other threads join the session themselves. Leave it to free
     its memory and its connection; that does not close the session.
+
+    Attributes:
+        id: The id of the session, and of its run.
+        most_cells: The most cells that may be computed for a question that is not stored; None for no limit of its own.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class Session:
         )
         self._seen: tuple[int, Knowledge] = 0, Knowledge.of(self._first)
         self._given: dict[tuple[str, float], Offer] = {}
+        self.most_cells: int | None = None
 
     @classmethod
     def open(
@@ -214,12 +219,6 @@ class Session:
                     bought = self._buy(query, offered, lease, payer.analyst)
                     return Reply(frame_of(offered.prepared, bought.answer(parsed)), price)
 
-    def cells_of(self, query: str) -> int:
-        """Return how many cells of one model a question needs: of its largest number, or one for each group of each number."""
-        parsed = self._parsed(query)
-        merging = self._seen[1].intervals.ensemble.merging(parsed)
-        return max(merging.cells, merging.groups * len(parsed.numbers()))
-
     def described(self) -> dict[str, Any]:
         """Return what the session has reserved, spent and bought, as plain JSON values."""
         return described(self._ledger, self.run)
@@ -290,6 +289,7 @@ class Session:
             within=within,
             currency=self._account.currency,
             protection=self._declaration.protection,
+            most_cells=self.most_cells,
         )
 
     def _again(self, given: Offer, query: Query) -> Offer:

@@ -31,16 +31,7 @@ def started(ledger: Ledger, declaration: Declaration, session: str, *, share: fl
     """
     if not re.fullmatch(NAME, session):
         raise UsageError("the id of a session has letters, digits, dots, dashes and underscores only; choose another")
-    meaning = meaning_of(declaration)
-    _refuse_taken(ledger, declaration, session, meaning)
-    run = next(
-        (
-            run
-            for run, claim in sessions(ledger, declaration.spec.dataset).items()
-            if run.id == session and claim.digest == meaning and run.state is not RunState.REFUNDED
-        ),
-        None,
-    )
+    run = _begun(ledger, declaration, session)
     new = run is None
     if run is None:
         run = reserve_session(ledger, declaration, session=session, share=share, table=table)
@@ -59,18 +50,26 @@ def started(ledger: Ledger, declaration: Declaration, session: str, *, share: fl
         raise
 
 
-def _refuse_taken(ledger: Ledger, declaration: Declaration, session: str, meaning: str) -> None:
-    """Raise if the id is that of a closed session, or of one that was opened with another spec."""
-    for run, claim in sessions(ledger, declaration.spec.dataset).items():
-        if run.id == session and run.state is not RunState.REFUNDED:
-            if claim.digest != meaning:
-                raise UsageError(
-                    f"session {session} was opened with another spec, or with an earlier version of this one; choose another id, and end that "
-                    f"session with: dpflow ledger settle {session}"
-                )
-            first = bought_first(ledger, run)
-            if run.state is RunState.SETTLED and (claim.epsilon is None or first is not None):
-                raise UsageError(f"session {session} is closed; open another: dpflow session open {declaration.path}")
+def _begun(ledger: Ledger, declaration: Declaration, session: str) -> Run | None:
+    """Return the run of a session that was reserved before under this id; None if there is none.
+
+    Raises:
+        UsageError: If that session is closed, or was opened with another spec.
+    """
+    known = sessions(ledger, declaration.spec.dataset).items()
+    found = next(((run, claim) for run, claim in known if run.id == session), None)
+    if found is None or found[0].state is RunState.REFUNDED:
+        return None
+    run, claim = found
+    if claim.digest != meaning_of(declaration):
+        raise UsageError(
+            f"session {session} was opened with another spec, or with an earlier version of this one; choose another id, and end that "
+            f"session with: dpflow ledger settle {session}"
+        )
+    has_first = claim.epsilon is None or bought_first(ledger, run) is not None
+    if run.state is RunState.SETTLED and has_first:
+        raise UsageError(f"session {session} is closed; open another: dpflow session open {declaration.path}")
+    return run
 
 
 def _buy_first(ledger: Ledger, declaration: Declaration, session: Run, *, table: Any) -> None:

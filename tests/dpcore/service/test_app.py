@@ -218,14 +218,17 @@ def test_columns_and_budgets_do_not_wait_for_a_question(served: Served, monkeypa
         assert priced.result().json()["free"]
 
 
-def test_a_question_that_would_let_others_wait_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_would_let_others_wait_is_refused(
+    copied: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dpcore.service.desk.MOST_CELLS", 10)
     large = {"query": "select age, city, count(*) as n from release group by age, city", "within": 1e6}
-    for path in ("/price", "/ask"):
-        refused = served.send(path, large)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "question")
-        assert "this service computes at most 10" in refused.json()["error"]["reason"]
-    assert served.send("/ask", {"query": ALL, "within": 602}).is_success
+    with serving(copied() / "spec.yaml", ada=1.0) as served:
+        for path in ("/price", "/ask"):
+            refused = served.send(path, large)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (422, "question")
+            assert "at most 10 are computed here" in refused.json()["error"]["reason"]
+        assert served.send("/ask", {"query": ALL, "within": 602}).is_success
 
 
 @pytest.mark.parametrize(

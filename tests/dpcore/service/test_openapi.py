@@ -47,6 +47,6 @@ def test_an_error_of_the_server_would_be_found(served: Served, monkeypatch: pyte
     def fails(*_: object, **__: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(Session, "cells_of", fails)  # what is called first
+    monkeypatch.setattr(Session, "price", fails)
     with pytest.raises(BaseException, match="Server error"):
         send_all(served)
