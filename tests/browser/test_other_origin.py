@@ -13,7 +13,8 @@ from flows.server.gate import DESCRIPTIONS, Gate, content_policy
 from tests.browser.attacks import ATTACKS, Recorder, Target, attack, elsewhere, serving, target_of
 from tests.browser.chromium import launched, visiting
 from tests.browser.prefect_ui import log_in
-from tests.flows.stack import Stack, free_port, wait_for
+from tests.flows.stack import Stack, wait_for
+from tests.ports import free_port
 
 REBOUND = "evil.test"
 

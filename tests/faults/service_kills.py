@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import random
-import socket
 import sys
 import tempfile
 import threading
@@ -36,6 +35,7 @@ from dpcore.session.analysts import add_analyst
 from dpcore.session.session import Session
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import SPEC, Workspace, visits
+from tests.ports import free_port
 from tests.postgres import PostgresServer, postgres_folder
 from tests.processes import forked
 
@@ -124,7 +124,7 @@ class Servers:
 
     def __init__(self, folder: Path, variables: dict[str, str]) -> None:
         self._arguments = str(folder), variables
-        self.ports = [_free_port(), _free_port()]
+        self.ports = [free_port(), free_port()]
         self._processes: list[ForkServerProcess] = [self._started(port) for port in self.ports]
         for port in self.ports:
             _wait_for(port)
@@ -144,11 +144,6 @@ class Servers:
         process = forked().Process(target=serve_here, args=(*self._arguments, port))
         process.start()
         return process
-
-
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 def _wait_for(port: int) -> None:

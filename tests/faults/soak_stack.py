@@ -17,7 +17,7 @@ from flows.server.connection import server_answers
 from flows.server.settings import SAFE
 from flows.server.temporary import RECORDER
 from tests.faults.soak_table import clean_environment, databases
-from tests.flows.stack import free_port
+from tests.ports import free_port
 
 KEEPER = Path(__file__).with_name("soak_keeper.py")
 POOL = "dpflow"

@@ -7,7 +7,6 @@ Each test process has one, which ends with it. A test must leave it as it was: i
 import fcntl
 import io
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from flows.server.password import authorization, new_login_path
 from tests.conftest import SPEC, visits
 from tests.flows.connections import recording
 from tests.flows.prefect_home import copy_home, used_home
+from tests.ports import free_port
 
 KEEPER = Path(__file__).with_name("stack_keeper.py")
 RUN_SECONDS = 120.0
@@ -272,12 +272,6 @@ def wait_for(
             pytest.fail(f"waited {seconds:g} s for {what}\n{tell()}")
         time.sleep(POLL_SECONDS)
     return answer
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def kept_stack(folder: Path, *, more: Mapping[str, str] | None = None, home: Path | None = None) -> Iterator[Stack]:

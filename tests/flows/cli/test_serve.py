@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from flows.cli.serve import worker_environment
-from tests.flows.stack import Stack, free_port, wait_for
+from tests.flows.stack import Stack, wait_for
+from tests.ports import free_port
 
 FAR = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2099-01-01T00:00:00Z"}}
 EVERY_MINUTE = {"schedule": {"cron": "* * * * *", "timezone": "Europe/Zurich"}, "active": True}

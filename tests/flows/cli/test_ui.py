@@ -22,7 +22,8 @@ import pytest
 from flows.cli.ui import CANCELLING_SECONDS
 from flows.server import background
 from tests.flows.server.gated import VARIABLE
-from tests.flows.stack import Stack, free_port, kept_stack, wait_for
+from tests.flows.stack import Stack, kept_stack, wait_for
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 GATE = "gate"

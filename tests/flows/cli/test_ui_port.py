@@ -10,7 +10,7 @@ import pytest
 from dpcore.errors import UsageError
 from flows.cli import ui
 from flows.server.running import ui_folder
-from tests.flows.stack import free_port
+from tests.ports import free_port
 
 
 class StoppedError(Exception):

@@ -12,6 +12,7 @@ import pytest
 
 from flows.server import background
 from flows.server.running import Program, Running, note_down, running, running_url, ui_folder
+from tests.ports import free_port
 
 SLEEPER = ["-c", "import time; time.sleep(600)"]
 CHILD = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)"
@@ -96,8 +97,9 @@ PORT = "import socket, time; s = socket.socket(fileno={}); print(s.getsockname()
 
 
 def test_a_port_that_a_program_inherits_is_its_own_until_it_ends(folder: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        number, port = listening.fileno(), listening.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        number = listening.fileno()
         arguments = ["-c", PORT.format(number)]
         background.start(arguments, folder=folder, log="log", environment=dict(os.environ), keep=[number])
     with pytest.raises(OSError, match="in use"):
