@@ -26,7 +26,7 @@ FIRST_TRIES, LAST_TRIES = 50, 400  # evaluations of the model
 LAST_CELL_TRIES = 4e8  # a large dense model gets fewer last tries, so that tries x cells stays below this
 FEWEST_LAST_TRIES = 60  # but at least these
 # Parameters that a model may fit for each cell that stands out of its noise
-DENSE_PER_CELL, FACTORED_PER_CELL = 0.5, 1.0
+DENSE_PER_CELL, FACTORED_PER_CELL = 0.5, 0.9
 
 
 @dataclass(frozen=True)
