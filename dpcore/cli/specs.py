@@ -214,7 +214,9 @@ def _discovery_line(declaration: Declaration) -> str:
     discovers = declaration.descents()
     if not discovers:
         return ""
-    return f"finds      {', '.join(discovers)}: in the data, for {float(100 * declaration.discovering):.3g} % of the budget\n"
+    prior = declaration.spec.prior
+    first = "; a later run takes over what the first one has found" if prior is not None and prior.unchanged else ""
+    return f"finds      {', '.join(discovers)}: in the data, for {float(100 * declaration.discovering):.3g} % of the budget{first}\n"
 
 
 def _depends_line(declaration: Declaration) -> str:

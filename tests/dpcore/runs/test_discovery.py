@@ -241,6 +241,9 @@ def test_check_says_what_is_left_to_be_found(codes: Callable[..., Path], capsys:
     assert "finds      dx, cost: in the data, for 15 % of the budget" in shown
     assert cli.main(["check", str(spec), "--json"], runner=interrupted) == 0  # type: ignore[arg-type]
     assert json.loads(capsys.readouterr().out)["discovers"] == {"dx": 0.1, "cost": 0.05}
+    spec = codes(("workload:", "prior: {release: latest, unchanged: true}\nworkload:"))
+    assert cli.main(["check", str(spec)], runner=interrupted) == 0  # type: ignore[arg-type]
+    assert "for 15 % of the budget; a later run takes over what the first one has found" in capsys.readouterr().out
 
 
 def test_an_epsilon_too_small_for_a_level_is_refused_before_anything_is_spent(codes: Callable[..., Path]) -> None:
