@@ -25,6 +25,7 @@ from dpcore.reporting.count import Count
 from dpcore.reporting.portrait import GUESS, MODEL, PARTS, ColumnPicture, CountTable, PairPicture, Portrait
 from dpcore.reporting.ratings import FAIR_ERROR, Rating, rate
 from dpcore.universe import Universe
+from dpcore.universe.leaves import Fine
 
 MOST_PICTURES, MOST_PAIRED, MOST_COMPARED = 100, 24, 64
 """Columns with a picture, columns whose pairs are shown, and columns among which those with the strongest dependence are found."""
@@ -168,4 +169,20 @@ def _table(universe: Universe, found: CountErrors, basis: str) -> CountTable:
     at = int(np.argmax(np.where(chosen, found.counts, -1.0)))
     value, low, high = (float(each[at]) for each in (found.counts, found.low, found.high))
     example = Count(cell_label(universe, found, at), value, low, high)
-    return CountTable(columns, len(found.counts), found.share, basis, example)
+    return CountTable(columns, len(found.counts), found.share, basis, example, _blurred(universe, found))
+
+
+def _blurred(universe: Universe, found: CountErrors) -> float:
+    """Return the share of pairs of rows that the cells of columns at full resolution do not tell apart, summed over these columns."""
+    counts = np.maximum(found.counts, 0.0).reshape([len(cells) for cells in found.cells])
+    shares, blurred = counts / max(float(counts.sum()), 1.0), 0.0
+    for place, (axis, cells) in enumerate(zip(found.axes, found.cells, strict=True)):
+        attribute = universe.attributes[universe.names[axis]]
+        if isinstance(attribute, Fine):
+            widths = np.append(
+                np.diff(attribute.cell_bounds), 0
+            )  # the last is for cells outside the range, such as nulls
+            several = widths[np.minimum(cells, len(widths) - 1)] > 1
+            own = shares.sum(axis=tuple(other for other in range(shares.ndim) if other != place))
+            blurred += float(np.sum(own[several] ** 2))
+    return blurred

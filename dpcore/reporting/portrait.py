@@ -31,6 +31,7 @@ class CountTable:
         error: All expected errors together, as a share of the rows; None if there are too many counts to tell.
         basis: What the counts are based on.
         example: A large count of it: of a table that is not good, a large one that is off by more than usual.
+        blurred: The share of pairs of rows that the cells of columns at full resolution do not tell apart, though their values would.
     """
 
     columns: tuple[str, ...]
@@ -38,18 +39,24 @@ class CountTable:
     error: float | None
     basis: str
     example: Count | None = None
+    blurred: float = 0.0
 
     @property
     def rating(self) -> Rating:
         """How far it can be trusted.
 
         The expected error cannot know of a relation between columns that were never measured together. So such a table is at best fair,
-        and a guess is poor.
+        and a guess is poor. Nor does it know of what is within cells that a run has found, so what they blur is added.
         """
         if self.error is None or self.basis == GUESS:
             return Rating.POOR
-        found = rate(self.error)
+        found = rate(self.error + self.blurred)
         return Rating.FAIR if self.basis == MODEL and found is Rating.GOOD else found
+
+    @property
+    def is_blurred(self) -> bool:
+        """Whether its cells are too wide for the rating that its counts would have."""
+        return self.error is not None and rate(self.error + self.blurred) is not rate(self.error)
 
     @property
     def name(self) -> str:

@@ -23,7 +23,8 @@ def error_words(table: CountTable) -> str:
     """Return a table's expected error for a reader, as far as it is known. Of columns that were never measured together, it may be larger."""
     if table.error is None or table.basis == GUESS:
         return "not known"
-    return f"at least {percent(table.error)}" if table.basis == MODEL else percent(table.error)
+    found = f"at least {percent(table.error)}" if table.basis == MODEL else percent(table.error)
+    return f"{found}, in wide cells" if table.is_blurred else found
 
 
 def pairs_plot(portrait: Portrait) -> str:

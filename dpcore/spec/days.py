@@ -1,6 +1,7 @@
 """The spec models of date and datetime columns."""
 
 import datetime as dt
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,13 +13,17 @@ from dpcore.universe import Attribute, Date, Datetime, Every, Outside
 from dpcore.universe.fine_days import STEPS, FineDate, FineDatetime
 from dpcore.universe.formats import SUPPORTED, checked_formats
 
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+)?")
+
 
 def _iso_date(value: Any) -> Any:
     if isinstance(value, str):
         try:
             return dt.date.fromisoformat(value)
         except ValueError:
-            pass
+            if _DAY.fullmatch(value):
+                raise ValueError("is no day of the calendar; write one such as 2025-01-31") from None
     elif isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value
     raise ValueError("must be a date such as 2025-01-31")
@@ -30,6 +35,8 @@ def _iso_datetime(value: Any) -> Any:
             moment = dt.datetime.fromisoformat(value)
         except ValueError:
             moment = None
+            if _MOMENT.fullmatch(value):
+                raise ValueError("is no time of the calendar; write one such as 2025-01-31T08:00:00") from None
         if moment is not None and moment.tzinfo is None:
             return moment
     elif isinstance(value, dt.datetime):

@@ -144,7 +144,9 @@ def sentence(place: Place, detail: ErrorDetails) -> str:  # noqa: PLR0911  a tab
     limits = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}
     example = f"; write `{_EXAMPLES[key]}`" if key in _EXAMPLES else ""
     if kind in limits:
-        return f"`{key}` must be {limits[kind]} {next(iter(context.values())):g}{example}"
+        limit = next(iter(context.values()))
+        shown = f"{limit:d}" if isinstance(limit, int) else f"{limit:g}"
+        return f"`{key}` must be {limits[kind]} {shown}{'' if key in {'min', 'max'} else example}"
     return f"`{key}` {_WANTED.get(kind, 'has the wrong form')}{example}"
 
 
@@ -196,6 +198,13 @@ def _in_constraint(place: Place) -> str | None:
     return None
 
 
+_STEPS: Mapping[type[BaseModel] | None, str] = {
+    IntegerSpec: "whole numbers have steps of 1: leave it out, or write `type: number` for larger steps",
+    DateSpec: "dates have steps of a day: leave it out, or write `every` for longer periods",
+}
+"""What to write instead of the step of columns whose step is known."""
+
+
 def _unknown_key(place: Place, detail: ErrorDetails) -> str:
     if place[0] == "constraints" and len(place) > 3 and place[2] != "possible":
         return str(_in_constraint(place))
@@ -211,6 +220,8 @@ def _unknown_key(place: Place, detail: ErrorDetails) -> str:
     elif place[0] == "constraints":
         model = PossibleSpec if place[2:3] == ("possible",) else ConstraintSpec
     known = sorted(field.alias or name for name, field in model.model_fields.items()) if model else []
+    if model in _STEPS and place[-1] == "step":
+        return f"unknown key `step`; {_STEPS[model]}"
     close = difflib.get_close_matches(str(place[-1]), known, n=1)
     hint = f"did you mean `{close[0]}`?" if close else f"the keys here are {', '.join(known)}"
     return f"unknown key `{place[-1]}`; {hint}"

@@ -82,6 +82,8 @@ def _reason(found: CountTable) -> str:
         return "It has too many counts to tell."
     if found.basis == MODEL:
         return "Columns of it were never measured together, so a relation between them may be missing."
+    if found.is_blurred:
+        return "Too few of its values stood out of the noise: where values lie within its cells is hardly known."
     return f"A typical one of its {found.cells:,} counts is off by {percent(found.error)} of itself. Larger groups are more accurate."
 
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from statistics import median
 
 from dpcore.marginals.workload import Axes
@@ -34,8 +34,8 @@ BEST_SHARE = Fraction(1, 2)
 class RatedColumn:
     """A column with the expected noise of its counts, alone and in pairs.
 
-    `error` is the expected L1 error due to noise alone, as a share of the rows. `middle_error` is that of the column's middle count, as a share
-    of this count: half of the values are rarer. A value with fewer than `drowned` rows is wrong by more than half of itself.
+    `error` is the expected L1 error due to noise, as a share of the rows. At full resolution, the share of pairs of rows that its cells do not
+    tell apart is added. `middle_error` is that of the column's middle count, as a share of this count: half of the values are rarer. A value with fewer than `drowned` rows is wrong by more than half of itself.
     `pairs_error` is that of the median of its pairs in the
     workload; None if it is in no pair. `id` says why the column looks like an id; None if it does not.
     """
@@ -64,7 +64,8 @@ class RatedPair:
     """A pair of columns in the workload, with the standard deviation of the noise of each of its counts.
 
     `measured` is `yes` if there are enough rounds to measure it, `perhaps` if that depends on the selections, and `no` if the noise is too
-    large. `noise` and `error` are those of a measured pair, even if it may not be measured. A pair may be measured as part of a larger
+    large. `noise` and `error` are those of a measured pair, even if it may not be measured. Cells of columns at full resolution are merged
+    as far as that lowers the error: they are no more than what a run finds. A pair may be measured as part of a larger
     marginal; its counts are then sums of that marginal's counts. If it is not known of which one, the median is stated.
     """
 
@@ -150,19 +151,26 @@ def rated(declaration: Declaration, terms: Terms, *, first: Sequence[tuple[int, 
     for place, (name, attribute) in enumerate(declaration.universe.attributes.items()):
         cells, error = first[place] if first else (shape[place], terms.error(shape[place], single))
         pairs_error = median(errors[name]) if name in errors else None
-        alone = _Alone(cells, error, rows=terms.rows, equal=cells < UNEQUAL_CELLS or isinstance(attribute, Fine))
+        equal = cells < UNEQUAL_CELLS or isinstance(attribute, Fine)
+        alone = _Alone(cells, error, blurred(attribute, cells), rows=terms.rows, equal=equal)
         columns.append(_column(name, attribute, alone=alone, pairs_error=pairs_error, why=ids.get(name)))
     return Rated(tuple(columns), pairs)
 
 
 @dataclass(frozen=True)
 class _Alone:
-    """A column by itself: its cells, its error as a share of the rows, and the rows. `equal` if its cells have about equal counts."""
+    """A column by itself: its cells, its noise and what they blur as shares, and the rows. `equal` if its cells have about equal counts."""
 
     cells: int
-    error: float
+    noise: float
+    blur: float
     rows: int
     equal: bool
+
+    @property
+    def error(self) -> float:
+        """The error, as a share of the rows."""
+        return self.noise + self.blur
 
     @property
     def middle_error(self) -> float:
@@ -172,7 +180,15 @@ class _Alone:
     @property
     def drowned(self) -> int:
         """The number of rows below which a count is poor."""
-        return math.ceil(self.error * self.rows / self.cells / FAIR_ERROR)
+        return math.ceil(self.noise * self.rows / self.cells / FAIR_ERROR)
+
+
+def blurred(attribute: Attribute, cells: int) -> float:
+    """Return the share of pairs of rows that so many equally frequent cells of a column do not tell apart, though its values would.
+
+    Declared cells are what was asked for, so they blur nothing.
+    """
+    return 1 / cells if isinstance(attribute, Fine) and cells < attribute.places else 0.0
 
 
 def _column(
@@ -186,7 +202,7 @@ def _column(
         good, rare = {rating, in_pairs or rating} == {Rating.GOOD}, rating is Rating.GOOD and middle is not rating
         said = [_frequent(attribute, alone)] if rare else []
         if not (good and rare):
-            said.append(_expected_of_column(alone.error, pairs_error))
+            said.append(_expected_of_column(alone.error, pairs_error, what="an error" if alone.blur else "noise"))
         if not good:
             said.append(_remedy(attribute))
         sentence = f"{name} has {_size(attribute)}: {'; '.join(said)}"
@@ -205,12 +221,12 @@ def _column(
     )
 
 
-def _expected_of_column(error: float, pairs_error: float | None) -> str:
-    """Say how much noise to expect: alone and in pairs, or in pairs only if that is rated differently."""
+def _expected_of_column(error: float, pairs_error: float | None, *, what: str) -> str:
+    """Say what to expect: alone and in pairs, or in pairs only if that is rated differently."""
     if pairs_error is None:
-        return f"expect noise of {percent(error)}"
+        return f"expect {what} of {percent(error)}"
     alone = f"{percent(error)} alone and " if rate(error) is rate(pairs_error) else ""
-    return f"expect noise of {alone}{percent(pairs_error)} in pairs"
+    return f"expect {what} of {alone}{percent(pairs_error)} in pairs"
 
 
 def _frequent(attribute: Attribute, alone: _Alone) -> str:
@@ -237,26 +253,42 @@ def _remedy(attribute: Attribute) -> str:
 
 
 def _pairs(declaration: Declaration, terms: Terms) -> list[RatedPair]:
-    """Rate every pair in the workload of columns with more than one cell."""
+    """Rate every pair in the workload of columns with more than one value."""
     names, shape = declaration.universe.names, declaration.universe.shape
-    wanted = [axes for axes in declaration.workload.parts() if len(axes) == 2 and min(map(shape.__getitem__, axes)) > 1]
+    attributes = tuple(declaration.universe.attributes.values())
+    several = [size > 1 or blurred(each, size) > 0 for each, size in zip(attributes, shape, strict=True)]
+    wanted = [axes for axes in declaration.workload.parts() if len(axes) == 2 and all(several[axis] for axis in axes)]
     if not wanted:
         return []
     measuring = _Measuring(terms, shape)
     found = []
     for axes in wanted:
         (one, other), (noise, measured) = axes, measuring.of(axes)
-        cells = shape[one] * shape[other]
-        error = terms.error(cells, noise)
-        sentence = f"{names[one]} x {names[other]} has {cells:,} cells: {_expected(terms, error, measured)}"
+        error, cells = min(
+            (
+                terms.error(math.prod(merged), noise) + sum(map(blurred, map(attributes.__getitem__, axes), merged)),
+                math.prod(merged),
+            )
+            for merged in product(*(_merged(attributes[axis], shape[axis]) for axis in axes))
+        )
+        what = "an error" if any(blurred(attributes[axis], shape[axis]) for axis in axes) else "noise"
+        said = _expected(terms, error, measured, what=what)
+        sentence = f"{names[one]} x {names[other]} has {cells:,} cell{'s' if cells > 1 else ''}: {said}"
         found.append(RatedPair((names[one], names[other]), cells, noise, error, measured, rate(error), sentence))
     return found
 
 
-def _expected(terms: Terms, error: float, measured: str) -> str:
-    said = f"expect noise of {percent(error)}"
+def _merged(attribute: Attribute, cells: int) -> list[int]:
+    """Return how many cells a column may be measured with in a pair: fewer than were found, if that was not declared."""
+    return (
+        [max(1, cells >> halvings) for halvings in range(cells.bit_length())] if blurred(attribute, cells) else [cells]
+    )
+
+
+def _expected(terms: Terms, error: float, measured: str, *, what: str) -> str:
+    said = f"expect {what} of {percent(error)}"
     if measured == "no":
-        return f"expect noise of {percent(error)} or more, so it is not measured"
+        return f"expect {what} of {percent(error)} or more, so it is not measured"
     worth = terms.outline.room is not None and error > terms.outline.room
     return f"{said}, so it is measured with merged cells" if worth and terms.outline.model_cells is not None else said
 

@@ -9,12 +9,16 @@ import pytest
 
 from dpcore.answers import judging
 from dpcore.answers.distributions import is_unequal
+from dpcore.answers.errors import CountErrors
+from dpcore.answers.intervals import Basis
 from dpcore.answers.judging import judge, mutual_information
 from dpcore.answers.release import Release
 from dpcore.marginals.workload import Workload
 from dpcore.release import Judgement
 from dpcore.reporting.portrait import GUESS, MEASURED, MODEL, PARTS
 from dpcore.reporting.ratings import Rating
+from dpcore.universe import Universe
+from dpcore.universe.fine_numbers import FineInteger
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +60,21 @@ def test_the_bars_of_a_column_at_full_resolution_have_equal_widths_and_declared_
     assert [each.label for each in by_name["income"].counts] == ["-10 to 0", "0 to 10", "10 to 40", "40 to 100"]
     assert (by_name["income"].on_axis, by_name["income"].note) == (False, "")
     assert by_name["age"].on_axis  # all its bins have 25 years
+
+
+def test_a_column_of_which_hardly_anything_was_found_is_not_called_good(kinds: Release) -> None:
+    """Its one count has a small error, but its values are nearly anywhere."""
+    fine = kinds.universe.attributes["hours"]
+    assert isinstance(fine, FineInteger)
+    found = np.array([0])
+    one = CountErrors((0,), (found,), np.array([4000.0]), np.array([3990.0]), np.array([4010.0]), Basis.MEASURED)
+    single = Universe({"hours": fine.cut_at([])})
+    table = judging._table(single, one, MEASURED)
+    assert (table.error, table.blurred, table.rating) == (pytest.approx(0.001, rel=0.1), 1.0, Rating.POOR)
+    atoms = np.array([0, 1])
+    two = replace(one, cells=(atoms,), counts=np.array([3900.0, 100.0]), low=np.zeros(2), high=np.ones(2))
+    known = judging._table(Universe({"hours": fine.cut_at([1])}), two, MEASURED)
+    assert known.blurred == pytest.approx((100 / 4000) ** 2)  # the first cell is a single value
 
 
 def test_each_pair_says_whether_it_was_measured(kinds: Release, judged: Judgement) -> None:

@@ -222,6 +222,28 @@ def test_a_column_whose_rare_values_drown_in_noise_is_not_called_good_alone(
     assert "drown" not in column(plan_run(load_spec(workspace.spec), rows=10**7), "code").sentence
 
 
+FINE = "  cost: {type: integer, min: 0, max: 9999}\n  weight: {type: number, min: 0, max: 500, step: 0.1}\n"
+
+
+def test_columns_at_full_resolution_are_rated_better_the_more_rows_there_are(workspace: Workspace) -> None:
+    """Of few rows a run finds few cells, whose counts are accurate. They tell the values apart as little as the noise lets them."""
+    declare(workspace, "{name: adaptive}", epsilon=1.0)
+    text = workspace.spec.read_text(encoding="utf-8").replace("workload:", f"{FINE}workload:")
+    workspace.spec.write_text(text, encoding="utf-8")
+    declaration = load_spec(workspace.spec)
+    plans = [plan_run(declaration, rows=rows) for rows in (500, 2_000, 10_000, 100_000, 20_000_000)]
+    costs = [column(plan, "cost") for plan in plans]
+    assert (costs[0].cells, costs[0].rating) == (1, Rating.POOR)
+    assert costs[0].sentence.startswith("cost has about 1 cell: expect an error of 1")
+    assert costs[-1].rating is Rating.GOOD
+    assert len({len(plan.ratings.pairs) for plan in plans}) == 1  # a column of one cell does not vanish from them
+    for name in (("cost", "weight"), ("age", "cost")):
+        pairs = [next(each for each in plan.ratings.pairs if each.columns == name) for plan in plans]
+        for errors in ([each.error for each in costs], [each.error for each in pairs]):
+            assert errors == sorted(errors, reverse=True)
+        assert (pairs[0].rating, pairs[-1].rating) == (Rating.POOR, Rating.GOOD)
+
+
 def test_an_id_is_recognised_by_the_values_that_it_may_have(workspace: Workspace) -> None:
     with_codes(workspace, 3000)
     told = column(plan_run(load_spec(workspace.spec), rows=5000), "code")
