@@ -19,7 +19,7 @@ from dpcore.marginals.measurements import Counts
 Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 
-STANDS_OUT = 3.5  # a child with this many standard deviations keeps its own estimate
+STANDS_OUT = 3.5  # a child that is above its expected share by this many standard deviations keeps its own estimate
 DOUBT = 2.0  # of the other children's mass r with standard deviation s, 1 - (DOUBT s / r)^2 is kept, and the rest goes to those that stand out
 FARTHER = 0.5  # of two neighbours that do not stand out, the one farther from those that do is expected to have this part of the density
 
@@ -38,21 +38,24 @@ class Partition:
     apart: int
 
 
-def estimate(levels: Sequence[Partition], *, size: int) -> Floats:
+def estimate(levels: Sequence[Partition], *, size: int, density: Floats | None = None) -> Floats:
     """Estimate the counts of the nodes of the last level, on a grid of `size` places.
+
+    `density` is what is expected of each place, relative to the others; None if the same is expected of all.
 
     >>> level = Partition(np.array([0, 4]), np.zeros(2, dtype=np.int64), np.array([90, -2]), noise=5.0, apart=0)
     >>> estimate([level], size=8).tolist()
     [88.0, 0.0]
     """
     own, variances = _upwards(levels)
+    below = np.append(0.0, np.cumsum(density)) if density is not None else np.arange(size + 1.0)
     above = np.array([max(float(math.fsum(own[0])), 0.0)])
     for level, counts, variance in zip(levels, own, variances, strict=True):
         parents = level.parents if len(above) > 1 else np.zeros(len(counts), dtype=np.int64)
         known = np.bincount(parents, weights=counts, minlength=len(above))
         doubt = np.bincount(parents, weights=variance, minlength=len(above))
         consistent = counts + variance / doubt[parents] * (above - known)[parents]
-        above = _downwards(level, consistent, variance=variance, above=above, size=size)
+        above = _downwards(level, consistent, variance=variance, above=above, below=below)
     return above
 
 
@@ -70,42 +73,51 @@ def _upwards(levels: Sequence[Partition]) -> tuple[list[Floats], list[Floats]]:
     return counts, variances
 
 
-def _downwards(level: Partition, counts: Floats, *, variance: Floats, above: Floats, size: int) -> Floats:
-    """Divide each parent's count among its children."""
+def _downwards(level: Partition, counts: Floats, *, variance: Floats, above: Floats, below: Floats) -> Floats:
+    """Divide each parent's count among its children. `below` is what is expected before each place."""
     parents = level.parents if len(above) > 1 else np.zeros(len(counts), dtype=np.int64)
     ends = np.searchsorted(parents, np.arange(len(above) + 1))
     inside = len(counts) - level.apart
     widths = np.ones(len(counts))
-    widths[:inside] = np.diff(np.append(level.starts, size))
+    widths[:inside] = np.diff(below[np.append(level.starts, len(below) - 1)])
     divided = np.zeros(len(counts))
     for parent, total in enumerate(above.tolist()):
         children = slice(int(ends[parent]), int(ends[parent + 1]))
         if total > 0:
             noise = np.sqrt(variance[children])
             first = len(above) == 1
-            near = _nearness(counts[children] >= STANDS_OUT * noise, apart=level.apart if first else 0)
-            divided[children] = divide(total, counts[children], noise=noise, widths=near * widths[children])
+            expected = widths[children]
+            if first:
+                expected = expected * _nearness(counts[children] >= STANDS_OUT * noise, apart=level.apart)
+            divided[children] = divide(total, counts[children], noise=noise, widths=expected, is_range=first)
     return divided
 
 
-def divide(total: float, counts: Floats, *, noise: Floats, widths: Floats) -> Floats:
+def divide(total: float, counts: Floats, *, noise: Floats, widths: Floats, is_range: bool = False) -> Floats:
     """Divide a count among intervals with these noisy counts.
 
-    Those that stand out of their noise keep their estimates. What is left for the others is shrunk towards nothing, the less it stands out.
-    Their counts are shrunk towards a division by `widths`, the less they differ from it by more than their noise (James and Stein 1961).
+    All keep their estimates if all stand out of their noise. Otherwise those do that also stand out above their share by `widths`. What
+    is left for the others is shrunk towards nothing, the less it stands out. Their counts are shrunk towards a division by `widths`, the less they differ from it by more
+    than their noise (James and Stein 1961).
+
+    With `is_range`, the intervals are those of a whole declared range, most of which may be empty. So nothing is expected of any of them:
+    all that stand out of their noise keep their estimates, and what is left must stand out of the noise of all others.
 
     >>> divide(100.0, np.array([97.0, 2.0, -2.0, 3.0]), noise=np.full(4, 4.0), widths=np.ones(4)).tolist()
     [100.0, 0.0, 0.0, 0.0]
     """
     if len(counts) == 1:
         return np.array([total])
-    large = counts >= STANDS_OUT * noise
-    if large.all():
+    if (counts >= STANDS_OUT * noise).all():
         return project(counts, total)
+    expected = 0.0 if is_range else total * widths / math.fsum(widths)
+    large = counts >= STANDS_OUT * noise + expected
     rest = total
     if large.any():
         rest -= math.fsum(counts[large])
-        doubt = DOUBT**2 * math.fsum(noise[~large] ** 2)
+        theirs, others = math.fsum(noise[large] ** 2), math.fsum(noise[~large] ** 2)
+        # Given the total, the rest is also known from what stands out.
+        doubt = DOUBT**2 * (others if is_range else theirs * others / (theirs + others))
         rest = rest - doubt / rest if rest * rest > doubt and rest > 0 else 0.0
     divided = np.zeros(len(counts))
     if rest > 0:

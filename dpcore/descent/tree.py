@@ -18,6 +18,7 @@ MOST_NODES = 1 << 14  # of a level
 CELL_NOISE = 24.0  # a cell of the model has about this many standard deviations of rows or more, so that its parts stand out as well
 THOUSANDTHS = 1000
 CELL_ERROR = 1.6  # the error of a cell's estimate, in standard deviations of a level's noise
+MOST_SCALED = 2.0  # the rows of a single day are scaled by no more than this, so that weekdays have their shares
 LEAST_NOISE = 0.25  # counts are whole, so none needs to be fitted more closely than this
 OF_AN_HOUR = {"day": (), "hour": (4, 6), "minute": (4, 6, 4, 3, 5), "second": (4, 6, 4, 3, 5, 4, 3, 5)}
 
@@ -39,7 +40,6 @@ class Tree:
         self._stops = np.array([size], dtype=np.int64)
         self._mean, self._variance = np.zeros(1), np.full(1, math.inf)
         self._next: tuple[Positions, Positions] | None = None
-        self._estimated: Floats | None = None
         self._plan(np.zeros(1, dtype=np.int64), split=np.ones(1, dtype=np.bool_))
 
     @property
@@ -80,7 +80,6 @@ class Tree:
         apart_parents = np.arange(len(self._stops), len(self._stops) + self.apart)
         level = Partition(starts, np.append(parents, apart_parents), counts[: nodes + self.apart], noise, self.apart)
         self._levels.append(level)
-        self._estimated = None
         again = np.bincount(parents, minlength=len(self._stops))[parents] == 1
         self._stops = np.append(starts[1:], self.size)
         own, before = noise**2, np.where(again, self._variance[parents], math.inf)
@@ -98,11 +97,9 @@ class Tree:
         """The levels so far."""
         return tuple(self._levels)
 
-    def estimate(self) -> Floats:
-        """Estimate the rows in each node of the last level."""
-        if self._estimated is None:
-            self._estimated = estimate(self._levels, size=self.size)
-        return self._estimated
+    def estimate(self, density: Floats | None = None) -> Floats:
+        """Estimate the rows in each node of the last level, if they are expected to have this density."""
+        return estimate(self._levels, size=self.size, density=density)
 
     def leaves(self, found: Floats) -> Leaves:
         """Return the last level's nodes with their masses."""
@@ -121,6 +118,7 @@ class TreeDescent(Descent):
 
     def __init__(self, template: Fine, *, share: Fraction) -> None:
         self._fine = template.cut_at(None)
+        self._known: tuple[tuple[int, int], tuple[Fine, Floats]] | None = None
         apart = template.size - template.cells
         self._tree = Tree(template.places, parts=even_parts(template.places), apart=apart, ends=True)
         parts = even_parts(template.places)
@@ -149,13 +147,29 @@ class TreeDescent(Descent):
 
     def found(self) -> Fine:
         """Return the column with its cells and leaves."""
-        found = self._tree.estimate()
+        return self._found[0]
+
+    @property
+    def _found(self) -> tuple[Fine, Floats]:
+        """The column, and the estimated rows in each leaf."""
+        levels = len(self._tree.levels), 0 if self._week is None else len(self._week.levels)
+        if self._known is None or self._known[0] != levels:
+            self._known = levels, self._estimated()
+        return self._known[1]
+
+    def _estimated(self) -> tuple[Fine, Floats]:
+        week, density = None, None
+        if self._week is not None and self._week.levels and isinstance(self._fine, FineDays):
+            week = self._week.leaves(self._week.estimate())
+            density = self._fine.cut_at(None, week=week).day_density
+        found = self._tree.estimate(density)
+        if week is not None and isinstance(self._fine, FineDays):
+            found = _as_weekdays(found, self._tree.levels[-1].starts, self._fine.cut_at(None, week=week))
         leaves = self._tree.leaves(found)
         starts = _cells(leaves, least=math.ceil(THOUSANDTHS * CELL_NOISE * self._noise))
-        if self._week is None or not isinstance(self._fine, FineDays):
-            return self._fine.cut_at(starts, leaves=leaves)
-        week = self._week.leaves(self._week.estimate()) if self._week.levels else None
-        return self._fine.cut_at(starts, leaves=leaves, week=week)
+        if isinstance(self._fine, FineDays):
+            return self._fine.cut_at(starts, leaves=leaves, week=week), found
+        return self._fine.cut_at(starts, leaves=leaves), found
 
     @property
     def _noise(self) -> float:
@@ -172,11 +186,28 @@ class TreeDescent(Descent):
         A cell's estimate combines counts of several levels and sizes. On thirteen columns, most of them real, the root mean square of its
         error was up to 2.9 times the noise of a level, 1.6 times in the middle (docs/decisions/0039).
         """
-        found, column = self._tree.estimate(), self.found()
+        column, found = self._found
         inside = len(self._tree.levels[-1].starts)
         cells = np.searchsorted(column.cell_bounds, self._tree.levels[-1].starts, side="right") - 1
         counts = np.bincount(cells, weights=found[:inside], minlength=column.cells)
         return np.rint(np.append(counts, found[inside:])).astype(np.int64), CELL_ERROR * self._noise
+
+
+def _as_weekdays(found: Floats, starts: Positions, column: FineDays) -> Floats:
+    """Scale the rows of single days so that each weekday has its share, which the tree of the week knows far better than that of the days."""
+    density, shares = column.day_density, column.weekday_shares
+    if density is None or shares is None:
+        return found
+    inside, weekdays = found[: len(starts)], column.weekdays
+    expected = np.add.reduceat(np.eye(7)[weekdays] * density[:, None], starts)
+    of_leaf = expected / expected.sum(axis=1, keepdims=True)  # how the rows of each leaf are divided among weekdays
+    single = np.diff(np.append(starts, len(weekdays))) == 1
+    held = np.bincount(weekdays, weights=shares[weekdays], minlength=7)
+    wanted = inside.sum() * held / held.sum() - (inside * ~single) @ of_leaf
+    own = (inside * single) @ of_leaf
+    factors = np.clip(np.divide(wanted, own, out=np.ones(7), where=own > 0), 1 / MOST_SCALED, MOST_SCALED)
+    scaled = np.where(single, inside * factors[weekdays[starts]], inside)
+    return np.append(scaled * (inside.sum() / max(float(scaled.sum()), 1.0)), found[len(starts) :])
 
 
 def even_parts(size: int) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from dpcore.universe.temporal import CalendarColumn, Date, Datetime, Every
 WEEK = 7 * DAY
 MONDAY = 4 * DAY  # 1970-01-05
 STEPS = {"day": DAY, "hour": 3600, "minute": 60, "second": 1}
+LEAST_DENSITY = 0.01  # of a weekday that had no rows, relative to the most frequent one
 MOST_TRIES = 64  # a day is drawn again at most so often; what is left then is not shaped by weekdays
 
 
@@ -97,6 +98,17 @@ class FineDays(Fine, CalendarColumn):
         starts = self.cell_bounds[:-1] if self.leaves is None else self.leaves.starts
         return np.array([*starts, self.places], dtype=np.int64) + self.first_day
 
+    @property
+    def day_density(self) -> npt.NDArray[np.float64] | None:
+        """How many rows are expected of each day, relative to the others: as many as on other days of its weekday."""
+        shares = self.weekday_shares
+        return None if shares is None else np.maximum(shares, LEAST_DENSITY)[self.weekdays]
+
+    @property
+    def weekdays(self) -> Positions:
+        """The weekday of each day, 0 for Mondays."""
+        return _weekday(np.arange(self.first_day, self.first_day + self.places))
+
     @cached_property
     def weekday_shares(self) -> npt.NDArray[np.float64] | None:
         """How frequent each weekday is, relative to the most frequent one. None if no distribution over the week was found, or it is empty."""
@@ -104,7 +116,7 @@ class FineDays(Fine, CalendarColumn):
             return None
         begins = np.array(self.week.starts) * STEPS[self.step] // DAY
         held = np.bincount(begins, weights=np.array(self.week.masses, dtype=np.float64), minlength=7)
-        days = np.bincount(_weekday(np.arange(self.first_day, self.first_day + self.places)), minlength=7)
+        days = np.bincount(self.weekdays, minlength=7)
         mean = np.divide(held, days, out=np.zeros(7), where=days > 0)
         return mean / mean.max() if mean.max() > 0 else None
 

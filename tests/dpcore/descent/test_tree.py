@@ -115,6 +115,42 @@ def test_mondays_stay_mondays_even_where_days_do_not_stand_out() -> None:
     assert min(drawn) >= date(2025, 1, 15)
 
 
+def weekday_error(found: FineDate, values: pa.Array, masses: npt.NDArray[np.float64]) -> float:
+    """Return the L1 error of the shares of weekdays by the masses of leaves that are single days."""
+    true = np.bincount([day.weekday() for day in values.to_pylist()], minlength=7) / len(values)
+    assert found.leaves is not None
+    assert len(masses) == found.places
+    return float(np.abs(np.bincount(found.weekdays, weights=masses, minlength=7) / masses.sum() - true).sum())
+
+
+def test_weekdays_have_their_shares_where_single_days_stand_out_too() -> None:
+    """The noise of each day is a third of its rows. The tree of the week counts all days of a weekday at once."""
+    rng, column = np.random.default_rng(4), FineDate(minimum=date(2025, 1, 1), maximum=date(2025, 12, 30))
+    days = np.arange(column.places)
+    often = np.array([9.0, 8.0, 8.0, 10.0, 12.0, 4.0, 2.0])[column.weekdays]
+    drawn = rng.choice(days, 60_000, p=often / often.sum())
+    values = pa.array((np.datetime64("2025-01-01") + drawn).astype("datetime64[D]"))
+    descent = descend(column, values, noise=50.0)
+    found = descent.found()
+    assert isinstance(found, FineDate)
+    assert found.leaves is not None
+    assert weekday_error(found, values, np.array(found.leaves.masses, dtype=np.float64)) < 0.01
+    alone = descent._tree.estimate()  # the control: without what the week says
+    assert weekday_error(found, values, alone[: column.places]) > 0.03
+
+
+def test_no_day_takes_the_rows_of_its_week() -> None:
+    """A child that stands out by chance keeps no more than its share and what stands out of it. Its siblings keep theirs."""
+    noise, even = np.full(7, 100.0), np.ones(7)
+    chance = divide(560.0, np.array([360.0, 50, 20, 40, 10, 50, 30]), noise=noise, widths=even)
+    assert chance.max() < 200
+    assert chance.min() > 40
+    atom = divide(560.0, np.array([530.0, 5, 20, -40, 10, 50, -15]), noise=noise, widths=even)
+    assert atom[0] > 500
+    whole_range = divide(560.0, np.array([360.0, 50, 20, 40, 10, 50, 30]), noise=noise, widths=even, is_range=True)
+    assert whole_range.tolist() == [560.0, 0, 0, 0, 0, 0, 0]  # most of a declared range may be empty
+
+
 def test_times_follow_the_week_and_are_whole_steps() -> None:
     found = descend(COLUMNS["datetime"], values_of("datetime"), noise=5.0).found()
     drawn = found.decode(np.arange(3000) % found.cells, np.random.default_rng(3)).to_pylist()
