@@ -15,13 +15,14 @@ from dpcore.answers.merging import Merged, Merging, stacked, summed
 from dpcore.answers.query import Aggregate, Count, Mean, Number, Quantile, Query, Sum, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import seed_of
-from dpcore.answers.spreads import noisy, skewed, varies, with_hidden
+from dpcore.answers.spreads import noisy, skewed, varies, with_hidden, with_noisy_week
 from dpcore.answers.tilting import Resolved, Tilting, Valued
 from dpcore.answers.uncertainty import Fit, Uncertainty
 from dpcore.marginals.resolutions import Groups
 from dpcore.marginals.workload import Axes
 from dpcore.models import Model
 from dpcore.models.model import Weights
+from dpcore.universe.fine_days import FineDays
 from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import Spread
 from dpcore.universe.spreading import spread_of
@@ -193,6 +194,10 @@ class Ensemble:
                 found.append(column)
         return found
 
+    def asks_for_times_of_week(self, merging: Merging, axes: Axes) -> bool:
+        """Return whether a query distinguishes the times of the week within cells of a column, which a tree of their own has measured."""
+        return any(each in self._leaf_trees and merging.is_cut(each) and merging.is_of_week(each) for each in axes)
+
     def tilted(
         self, merging: Merging, number: Number, resolved: Mapping[Aggregate, Resolved], *, errors: float
     ) -> Tilted:
@@ -318,9 +323,13 @@ class Ensemble:
             found: list[Spread | None] = [None, None]
             for replicate in range(1, 1 + len(self._known.replicates)):
                 rng = np.random.default_rng([self._seed, replicate, column])
-                found.append(
-                    noisy(usual, attribute, noise, rng) if isinstance(attribute, Fine) and noise else skewed(usual, rng)
-                )
+                if isinstance(attribute, FineDays) and noise:
+                    varied = with_noisy_week(attribute, noise, rng)
+                    found.append(noisy(spread_of(varied), varied, noise, rng))
+                elif isinstance(attribute, Fine) and noise:
+                    found.append(noisy(usual, attribute, noise, rng))
+                else:
+                    found.append(skewed(usual, rng))
             self._spreads[column] = found
         return self._spreads[column]
 

@@ -1,20 +1,26 @@
 """How the replicates of a release distribute values within the cells of a column, each in its own way."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.answers.leaf_tree import LeafTree, TreeNoise
 from dpcore.descent.partitions import DOUBT, FARTHER
+from dpcore.descent.tree import MOST_SCALED, OF_AN_HOUR, THOUSANDTHS
 from dpcore.models.model import Weights
 from dpcore.universe import Attribute
-from dpcore.universe.fine_days import FineDays
+from dpcore.universe.fine_days import STEPS, FineDays
 from dpcore.universe.leaves import Fine, Leaves
+from dpcore.universe.reading import DAY
 from dpcore.universe.spread import Indices, Segments, Spread
 from dpcore.universe.spreading import is_first_day
 
 SKEW = 0.8  # the usual difference between the two halves of a declared bin, as a share of its rows
 HIDDEN = DOUBT  # the most rows that a tree loses in nodes that do not stand out, in standard deviations of the sum of these nodes
 MOST_HIDDEN = 0.5  # of the rows of a node
+LEAST_LEFT = 0.01  # of the rows of a node, whatever the noise
 
 
 def varies(attribute: Attribute, spread: Spread | None) -> bool:
@@ -43,13 +49,50 @@ def noisy(spread: Spread, attribute: Fine, noise: TreeNoise, rng: np.random.Gene
     segments, leaves = spread.segments, attribute.leaves
     if leaves is None:
         return spread
-    held = np.array(leaves.masses, dtype=np.float64) / 1000
+    held = np.array(leaves.masses, dtype=np.float64) / THOUSANDTHS
     bounds = np.searchsorted(np.array([*leaves.starts, leaves.size]), attribute.cell_bounds)
     in_cell = np.add.reduceat(np.append(held, 0.0), bounds[:-1]) if len(bounds) > 1 else held.sum(keepdims=True)
     counts = segments.mass * np.maximum(in_cell[segments.cell], 1.0)
     error = np.minimum(noise.deviation, counts / 2)
     varied = np.maximum(counts + rng.normal(0.0, 1.0, len(counts)) * error, 1e-9)
+    if isinstance(attribute, FineDays):
+        varied = varied * _as_weekdays(segments, varied, attribute)
     return _with(spread, Segments.of(segments.low, segments.high, segments.cell, varied))
+
+
+def _as_weekdays(segments: Segments, rows: Weights, attribute: FineDays) -> Weights:
+    """Return by how much the rows of days are scaled so that weekdays have their shares, as those of a release are (`descent.tree`)."""
+    places = DAY // STEPS[attribute.step]  # of a day
+    wanted = attribute.weekday_rows
+    if wanted is None or (segments.high - segments.low > places).any():
+        return np.ones(len(rows))
+    weekday = (segments.low // places + 3) % 7
+    held = np.bincount(weekday, weights=rows, minlength=7)
+    scale = np.divide(wanted * (held.sum() / wanted.sum()), held, out=np.ones(7), where=held > 0)
+    return np.asarray(np.clip(scale, 1 / MOST_SCALED, MOST_SCALED)[weekday])
+
+
+def with_noisy_week(attribute: FineDays, noise: TreeNoise, rng: np.random.Generator) -> FineDays:
+    """Return a column whose tree of the week has fresh noise: that of one count in each node, whose parts add up to it.
+
+    An estimate was clipped at zero, so its error is at most about its size.
+    """
+    if attribute.week is None:
+        return attribute
+    week, parts = attribute.week, (7, *OF_AN_HOUR[attribute.step])
+    starts, rows = np.array(week.starts, dtype=np.int64), np.array(week.masses, dtype=np.float64)
+    node, varied = np.zeros(len(starts), dtype=np.intp), rows.sum(keepdims=True)
+    for level in range(len(parts)):
+        parent = node
+        found, node = np.unique(starts // math.prod(parts[level + 1 :]), return_inverse=True)
+        above = np.zeros(len(found), dtype=np.intp)
+        above[node] = parent
+        own = np.bincount(node, weights=rows)
+        error = rng.normal(0.0, THOUSANDTHS * noise.deviation, len(found))
+        drawn = own + np.clip(error, LEAST_LEFT * own - own, own)
+        whole = np.bincount(above, weights=drawn)[above]
+        varied = varied[above] * np.divide(drawn, whole, out=np.zeros(len(found)), where=whole > 0)
+    return replace(attribute, week=replace(week, masses=tuple(np.rint(varied[node]).astype(int).tolist())))
 
 
 def with_hidden(spread: Spread, attribute: Fine, noise: TreeNoise) -> Spread:

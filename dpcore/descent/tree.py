@@ -195,14 +195,13 @@ class TreeDescent(Descent):
 
 def _as_weekdays(found: Floats, starts: Positions, column: FineDays) -> Floats:
     """Scale the rows of single days so that each weekday has its share, which the tree of the week knows far better than that of the days."""
-    density, shares = column.day_density, column.weekday_shares
-    if density is None or shares is None:
+    density, held = column.day_density, column.weekday_rows
+    if density is None or held is None:
         return found
     inside, weekdays = found[: len(starts)], column.weekdays
     expected = np.add.reduceat(np.eye(7)[weekdays] * density[:, None], starts)
     of_leaf = expected / expected.sum(axis=1, keepdims=True)  # how the rows of each leaf are divided among weekdays
     single = np.diff(np.append(starts, len(weekdays))) == 1
-    held = np.bincount(weekdays, weights=shares[weekdays], minlength=7)
     wanted = inside.sum() * held / held.sum() - (inside * ~single) @ of_leaf
     own = (inside * single) @ of_leaf
     factors = np.clip(np.divide(wanted, own, out=np.ones(7), where=own > 0), 1 / MOST_SCALED, MOST_SCALED)

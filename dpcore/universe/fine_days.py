@@ -109,13 +109,20 @@ class FineDays(Fine, CalendarColumn):
         """The weekday of each day, 0 for Mondays."""
         return _weekday(np.arange(self.first_day, self.first_day + self.places))
 
+    @property
+    def weekday_rows(self) -> npt.NDArray[np.float64] | None:
+        """The rows on each weekday, in thousandths. None if no distribution over the week was found, or it is empty."""
+        if self.week is None or not any(self.week.masses):
+            return None
+        begins = np.array(self.week.starts) * STEPS[self.step] // DAY
+        return np.bincount(begins, weights=np.array(self.week.masses, dtype=np.float64), minlength=7).astype(np.float64)
+
     @cached_property
     def weekday_shares(self) -> npt.NDArray[np.float64] | None:
         """How frequent each weekday is, relative to the most frequent one. None if no distribution over the week was found, or it is empty."""
-        if self.week is None:
+        held = self.weekday_rows
+        if held is None:
             return None
-        begins = np.array(self.week.starts) * STEPS[self.step] // DAY
-        held = np.bincount(begins, weights=np.array(self.week.masses, dtype=np.float64), minlength=7)
         days = np.bincount(self.weekdays, minlength=7)
         mean = np.divide(held, days, out=np.zeros(7), where=days > 0)
         return mean / mean.max() if mean.max() > 0 else None

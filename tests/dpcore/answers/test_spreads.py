@@ -1,12 +1,16 @@
-"""Trees lose long tails in their noise, and intervals include that."""
+"""Trees lose long tails in their noise, and the times of the week are noisy, too: intervals include both."""
+
+from datetime import date, datetime
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from dpcore.answers import spreads
 from dpcore.answers.cells import Column
 from dpcore.answers.leaf_tree import TreeNoise
-from dpcore.answers.spreads import with_hidden
+from dpcore.answers.spreads import noisy, with_hidden, with_noisy_week
+from dpcore.universe.fine_days import FineDate, FineDatetime, FineDays
 from dpcore.universe.fine_numbers import FineInteger
 from dpcore.universe.leaves import Leaves
 from dpcore.universe.spreading import spread_of
@@ -59,3 +63,40 @@ def test_the_deviation_within_a_cell_is_that_of_its_values() -> None:
     found = Column.of(attribute, [])
     assert found.means[1] == pytest.approx(second.mean())
     assert found.deviations.tolist() == pytest.approx([np.arange(10).std(), second.std()])
+
+
+def hours_of(found: FineDays, rows: float) -> npt.NDArray[np.float64]:
+    """Return the rows in each hour of the day, of a column whose cells are as frequent as its leaves say."""
+    segments = spread_of(found).segments
+    return np.bincount(segments.low % 24, weights=segments.mass * rows / found.cells, minlength=24).astype(np.float64)
+
+
+def test_the_times_of_the_week_vary_as_their_own_tree_was_noisy() -> None:
+    """All days have the same hours, so noise in single days cancels out: only that of the tree of the week is left."""
+    week = Leaves(starts=tuple(range(168)), masses=(60_000,) * 168, size=168)
+    days = Leaves(starts=tuple(range(70)), masses=(144_000,) * 70, size=70)
+    whole = FineDatetime(minimum=datetime(2025, 1, 6), maximum=datetime(2025, 3, 16, 23), step="hour")
+    found = whole.cut_at([35], leaves=days, week=week)
+    noise, rows = TreeNoise(20.0, 5), 10_080.0
+    weeks = [with_noisy_week(found, noise, np.random.default_rng(seed)) for seed in range(200)]
+    assert all(sum(each.week.masses) == pytest.approx(10_080_000, rel=1e-4) for each in weeks if each.week)
+    by_weekday = np.array([each.weekday_rows for each in weeks]) / 1000
+    assert by_weekday.std(axis=0) == pytest.approx(20.0, rel=0.2)
+    hours = np.array([hours_of(each, rows) for each in weeks])
+    assert hours.mean(axis=0) == pytest.approx(420.0, rel=0.02)
+    assert hours.std(axis=0).mean() == pytest.approx(20.0 * np.sqrt(7), rel=0.25)
+    unchanged = whole.cut_at([35], leaves=days)
+    assert with_noisy_week(unchanged, noise, np.random.default_rng(1)) is unchanged
+
+
+def test_noise_in_days_leaves_weekdays_their_shares() -> None:
+    week = Leaves(starts=tuple(range(7)), masses=(300_000, 100_000, 100_000, 100_000, 200_000, 150_000, 50_000), size=7)
+    whole = FineDate(minimum=date(2025, 1, 6), maximum=date(2025, 12, 28))
+    shares = np.array(week.masses) / 1_000_000
+    masses = tuple((1000 * 1000 * shares[whole.weekdays] / 51).astype(int).tolist())
+    found = whole.cut_at([], leaves=Leaves(starts=tuple(range(357)), masses=masses, size=357), week=week)
+    segments = noisy(spread_of(found), found, TreeNoise(2.0, 3), np.random.default_rng(1)).segments
+    kept = np.bincount((segments.low + 3) % 7, weights=segments.mass, minlength=7)
+    assert kept == pytest.approx(shares, rel=1e-3)
+    days = segments.mass.reshape(51, 7)
+    assert days.std(axis=0).min() > 0.0003  # while single days vary
