@@ -17,7 +17,7 @@ from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
 from dpcore.reporting.outcome import Outcome
 from dpcore.runs.paying import adopt_output
-from dpcore.runs.reading import check_source
+from dpcore.runs.reading import check_source, remarks
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.advice import advice
 from dpcore.spec.release import AUTO_LIMITS
@@ -158,7 +158,9 @@ def _check(arguments: argparse.Namespace) -> Answer:
 
 
 def _source_warnings(declaration: Declaration) -> list[str]:
-    """Warn if a run on this machine would not find the table, or its declared columns. Remote files and databases are not asked.
+    """Warn if a run on this machine would not find the table or its declared columns, or would read them otherwise than expected.
+
+    Remote files and databases are not asked.
 
     Only headers are read. Nothing is said about a failure that values may have caused: a run that meets it has paid for the knowledge.
     """
@@ -166,12 +168,13 @@ def _source_warnings(declaration: Declaration) -> list[str]:
     if source is None or source.path is None or "://" in source.path:
         return []
     try:
-        check_source(declaration, Source.locate(source, base=declaration.path.parent))
+        located = Source.locate(source, base=declaration.path.parent)
+        check_source(declaration, located)
+        return remarks(declaration, located)
     except SourceBroken:
         return []
     except SourceError as error:
         return [f"a run on this machine would be refused: {error}"]
-    return []
 
 
 def _limit_line(declaration: Declaration) -> str:

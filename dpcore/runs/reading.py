@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from dpcore.errors import DpflowError, SourceBroken, SourceError, UsageError
 from dpcore.ledger import Lease, Ledger
 from dpcore.private import Private
+from dpcore.release.integrity import one_line
 from dpcore.spec import Declaration
 from dpcore.tables.engines import Engine
 from dpcore.tables.histogram import Histogram
@@ -17,6 +20,7 @@ from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.ingest.window import Window
 from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Universe
+from dpcore.universe.temporal import CalendarColumn
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,27 @@ def check_source(declaration: Declaration, source: Source) -> None:
             rules=Rules.of(declaration.universe),
         ),
     )
+
+
+def remarks(declaration: Declaration, source: Source) -> list[str]:
+    """Return what the types of columns mean for a run that few people expect. Read headers only."""
+    unit = declaration.protection.unit
+    moments = [name for name, each in declaration.universe.attributes.items() if isinstance(each, CalendarColumn)]
+    columns = (*([] if unit == "row" else [unit]), *moments)
+    found: list[str] = []
+    for part in source.parts if columns else ():
+        for name, kind in zip(columns, part.column_types(columns), strict=True):
+            if name == unit and (pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+                what = "decimal numbers" if pa.types.is_floating(kind) else "booleans"
+                found.append(
+                    f"the ids in {one_line(name)} are {what}: rows whose id is not a whole number or a text are dropped; write ids as one of these"
+                )
+            elif name in moments and pa.types.is_timestamp(kind) and kind.tz not in {None, "UTC"}:
+                found.append(
+                    f"{one_line(name)} has times of {one_line(kind.tz)}: they are read and released in UTC; convert them to local times without a time "
+                    "zone if hours of the day matter"
+                )
+    return list(dict.fromkeys(found))
 
 
 def _check_headers(source: Source, coding: Coding) -> None:

@@ -104,6 +104,25 @@ def test_check_warns_of_types_that_cannot_be_read_as_declared(
     assert "holds the declared column 'age' in a type that cannot be read as declared" in warning
 
 
+def test_check_says_what_types_mean_that_few_people_expect(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = visits(30, seed=1)
+    frame["person"] = frame["person"].astype("category").cat.codes + 0.5
+    frame["age"] = pd.Timestamp("2024-07-01 12:30", tz="Europe/Zurich")
+    frame.to_parquet(workspace.folder / "visits.parquet")
+    days = "{type: datetime, min: 2024-01-01T00:00:00, max: 2024-12-31T23:00:00, step: hour}"
+    workspace.write_spec(("visits.csv", "visits.parquet"), ("{type: integer, min: 0, max: 99, width: 25}", days))
+    assert dpflow("check", workspace.spec, "--json") == 0
+    ids, times = json.loads(capsys.readouterr().out)["warnings"]
+    assert ids.startswith("the ids in person are decimal numbers: rows whose id is not a whole number")
+    assert times.startswith("age has times of Europe/Zurich: they are read and released in UTC")
+    frame["age"] = frame["age"].dt.tz_convert("UTC")
+    frame.assign(person=frame["person"].astype(str)).to_parquet(workspace.folder / "visits.parquet")
+    assert dpflow("check", workspace.spec, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["warnings"] == []
+
+
 def test_check_says_nothing_of_a_failure_that_values_may_have_caused(
     workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
