@@ -11,6 +11,7 @@ from dpcore.ledger.holder import surely_gone
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.overview import AccountOverview, RunOverview
+from dpcore.reporting.session_claims import Claim
 
 
 def runs_text(each: AccountOverview, *, most: int | None) -> str:
@@ -82,7 +83,9 @@ def _more(account: Account, item: RunOverview) -> Iterator[str]:
     parts += [f"starts from {each.release}" for each in item.given]
     if parts:
         yield ", ".join(parts)
-    if item.touched:
+    if run.state is RunState.OPEN and Claim.read(run.claim) is not None:
+        yield "an open session, which waits for questions"
+    elif item.touched:
         yield _worker(item) or "no process is working on it"
 
 

@@ -76,11 +76,10 @@ def spent(
     analyst: str | None = None,
     purpose: str | None = None,
     release: str = "",
+    claim: str = "test",
 ) -> None:
     """Reserve an amount, spend a tenth of it with each step, and settle, unless the run is to stay open."""
-    ledger.reserve(
-        run_id, account=account, amount=amount, claim="test", blocks=blocks, analyst=analyst, purpose=purpose
-    )
+    ledger.reserve(run_id, account=account, amount=amount, claim=claim, blocks=blocks, analyst=analyst, purpose=purpose)
     lease = ledger.lease(run_id, holder=holder)
     for number in range(1, steps + 1):
         step = f"round-{number:03}/measure"

@@ -12,6 +12,7 @@ from dpcore.ledger.holder import this_worker
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting import formatting as wording
+from dpcore.reporting.session_claims import Claim
 from dpcore.runs.steps import synthesize
 from tests.conftest import Workspace
 from tests.dpcore.cli.ledgers import MECHANISM, dpflow, made_at_noon, opened, spent, without_ledger
@@ -222,6 +223,25 @@ def test_a_worker_that_is_gone_is_told_from_one_that_works(capsys: pytest.Captur
     assert f"process {os.getpid()} on {machine}, leased until" in text
     runs = json.loads(shown(capsys, "--json"))["accounts"][0]["runs"]
     assert [run["holder"].split(" ")[0] for run in runs] == [machine, "elsewhere", machine]
+
+
+def test_a_session_needs_no_process_between_its_questions(capsys: pytest.CaptureFixture[str]) -> None:
+    machine, process, born = this_worker().split(" ")
+    with made_at_noon() as ledger:
+        opened(ledger, "clinic")
+        gone = f"{machine} {process} 1@{born.partition('@')[2]}"
+        spent(
+            ledger,
+            "asked",
+            account="clinic",
+            amount=10,
+            ended=False,
+            holder=gone,
+            claim=Claim("0" * 64, "a", None).text,
+        )
+    text = shown(capsys)
+    assert "an open session, which waits for questions" in text
+    assert "which is gone" not in text
 
 
 def test_an_account_without_blocks_yet_is_all_left(capsys: pytest.CaptureFixture[str]) -> None:
