@@ -300,9 +300,8 @@ class Intervals:
         form = merging.form(number)
         direct = self._measured.counts(merging, form)
         usual = self._usual(value, direct, columns=len(form.axes))
-        if self.ensemble.asks_for_times_of_week(
-            merging, form.axes
-        ):  # what is usual was learned from counts of whole cells
+        if self.ensemble.asks_for_times_of_week(merging, form.axes):
+            # What is usual was learned from counts of whole cells.
             usual = np.maximum(usual, np.mean(differences**2, axis=0))
         variances = (self._wider * self._of_parts(judged.factor)) ** 2 * _steadied(differences, usual) + self._least
         if judged.factor >= APART:

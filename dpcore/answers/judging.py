@@ -179,9 +179,8 @@ def _blurred(universe: Universe, found: CountErrors) -> float:
     for place, (axis, cells) in enumerate(zip(found.axes, found.cells, strict=True)):
         attribute = universe.attributes[universe.names[axis]]
         if isinstance(attribute, Fine):
-            widths = np.append(
-                np.diff(attribute.cell_bounds), 0
-            )  # the last is for cells outside the range, such as nulls
+            # The last width is for cells outside the range, such as that of nulls.
+            widths = np.append(np.diff(attribute.cell_bounds), 0)
             several = widths[np.minimum(cells, len(widths) - 1)] > 1
             own = shares.sum(axis=tuple(other for other in range(shares.ndim) if other != place))
             blurred += float(np.sum(own[several] ** 2))

@@ -11,7 +11,7 @@ from dpcore.descent.partitions import DOUBT, FARTHER
 from dpcore.descent.tree import MOST_SCALED, OF_AN_HOUR, THOUSANDTHS
 from dpcore.models.model import Weights
 from dpcore.universe import Attribute
-from dpcore.universe.fine_days import STEPS, FineDays
+from dpcore.universe.fine_days import STEPS, FineDays, weekday_of
 from dpcore.universe.leaves import Fine, Leaves
 from dpcore.universe.reading import DAY
 from dpcore.universe.spread import Indices, Segments, Spread
@@ -66,7 +66,7 @@ def _as_weekdays(segments: Segments, rows: Weights, attribute: FineDays) -> Weig
     wanted = attribute.weekday_rows
     if wanted is None or (segments.high - segments.low > places).any():
         return np.ones(len(rows))
-    weekday = (segments.low // places + 3) % 7
+    weekday = weekday_of(segments.low // places)
     held = np.bincount(weekday, weights=rows, minlength=7)
     scale = np.divide(wanted * (held.sum() / wanted.sum()), held, out=np.ones(7), where=held > 0)
     return np.asarray(np.clip(scale, 1 / MOST_SCALED, MOST_SCALED)[weekday])

@@ -118,7 +118,7 @@ class TreeDescent(Descent):
 
     def __init__(self, template: Fine, *, share: Fraction) -> None:
         self._fine = template.cut_at(None)
-        self._known: tuple[tuple[int, int], tuple[Fine, Floats]] | None = None
+        self._known: tuple[Fine, Floats] | None = None
         apart = template.size - template.cells
         self._tree = Tree(template.places, parts=even_parts(template.places), apart=apart, ends=True)
         parts = even_parts(template.places)
@@ -142,6 +142,7 @@ class TreeDescent(Descent):
 
     def take(self, counts: Counts, *, least: int, noise: float) -> int:
         """Split the nodes whose noisy counts stand out."""
+        self._known = None
         tree = self._tree if self._tree.starts is not None else self._week
         return 0 if tree is None else tree.take(counts, least=least, noise=noise)
 
@@ -152,10 +153,9 @@ class TreeDescent(Descent):
     @property
     def _found(self) -> tuple[Fine, Floats]:
         """The column, and the estimated rows in each leaf."""
-        levels = len(self._tree.levels), 0 if self._week is None else len(self._week.levels)
-        if self._known is None or self._known[0] != levels:
-            self._known = levels, self._estimated()
-        return self._known[1]
+        if self._known is None:
+            self._known = self._estimated()
+        return self._known
 
     def _estimated(self) -> tuple[Fine, Floats]:
         week, density = None, None

@@ -87,7 +87,7 @@ class FineDays(Fine, CalendarColumn):
         low, high = self._leaf_days[leaf], self._leaf_days[leaf + 1]
         waiting = np.arange(len(days))
         for _ in range(MOST_TRIES):
-            waiting = waiting[rng.random(len(waiting)) >= shares[_weekday(days[waiting])]]
+            waiting = waiting[rng.random(len(waiting)) >= shares[weekday_of(days[waiting])]]
             if not len(waiting):
                 break
             days[waiting] = rng.integers(low[waiting], high[waiting])
@@ -107,7 +107,7 @@ class FineDays(Fine, CalendarColumn):
     @property
     def weekdays(self) -> Positions:
         """The weekday of each day, 0 for Mondays."""
-        return _weekday(np.arange(self.first_day, self.first_day + self.places))
+        return weekday_of(np.arange(self.first_day, self.first_day + self.places))
 
     @property
     def weekday_rows(self) -> npt.NDArray[np.float64] | None:
@@ -152,7 +152,7 @@ class FineDatetime(FineDays, Datetime):
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
         days = self._draw_days(cells, rng)
         per_day = DAY // STEPS[self.step]
-        low = _weekday(days) * per_day
+        low = weekday_of(days) * per_day
         times = rng.integers(low, low + per_day) if self.week is None else self.week.draw(low, low + per_day, rng)
         seconds = days * DAY + (times - low) * STEPS[self.step]
         step = STEPS[self.step]
@@ -212,7 +212,7 @@ class WeekTimes(Attribute):
         raise UsageError("the times of a week are counted, not released; draw from the column itself")
 
 
-def _weekday(days: Positions) -> Positions:
+def weekday_of(days: Positions) -> Positions:
     """Return 0 for Mondays to 6 for Sundays, of days counted from 1970-01-01, a Thursday."""
     weekdays: Positions = (days + 3) % 7
     return weekdays

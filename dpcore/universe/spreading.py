@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dpcore.errors import UsageError
 from dpcore.universe.attribute import Attribute
-from dpcore.universe.fine_days import MOST_TRIES, STEPS, FineDatetime, FineDays
+from dpcore.universe.fine_days import MOST_TRIES, STEPS, FineDatetime, FineDays, weekday_of
 from dpcore.universe.fine_numbers import FineInteger, FineNumber
 from dpcore.universe.leaves import Fine, Leaves
 from dpcore.universe.numeric import Integer, Number, UnevenInteger
@@ -165,7 +165,7 @@ def _fine_days(attribute: FineDays) -> Segments:
     leaf = np.repeat(np.arange(len(widths)), widths)
     first = np.concatenate([[0], np.cumsum(widths)[:-1]])
     day = leaves.low[leaf] + np.arange(len(leaf)) - first[leaf]
-    share = shares[(day + 3) % 7]
+    share = shares[weekday_of(day)]
     # A day is drawn again until it is accepted with its share, at most MOST_TRIES times.
     again = 1 - (np.bincount(leaf, weights=share) / widths)[leaf]
     accepted = np.divide(1 - again**MOST_TRIES, 1 - again, out=np.full(len(leaf), float(MOST_TRIES)), where=again < 1)
@@ -184,7 +184,7 @@ def _fine_moments(attribute: FineDatetime) -> Spread:
     if not single or len(days.low) * most > MOST_SEGMENTS:
         low, high, cell, mass = days.low * per_day, days.high * per_day, days.cell, days.mass
     else:
-        weekday = (days.low + 3) % 7
+        weekday = weekday_of(days.low)
         counts = np.array([len(each.low) for each in times])[weekday]
         day = np.repeat(np.arange(len(counts)), counts)
         of_day = [times[each] for each in weekday.tolist()]
