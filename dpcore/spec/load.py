@@ -5,9 +5,9 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import prod
+from math import prod, sqrt
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from pydantic import ValidationError
@@ -28,7 +28,7 @@ from dpcore.spec.persons import check_persons
 from dpcore.spec.prior import check_prior
 from dpcore.spec.release import AUTO, AdaptiveSpec, AttributeSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
-from dpcore.spec.shares import usual_share
+from dpcore.spec.shares import needed_share, usual_share
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec, check_workload, contradictions
 from dpcore.universe import Attribute, Date, Datetime, Universe
 from dpcore.universe.blocks import Calendar, narrowed
@@ -104,13 +104,33 @@ class Declaration:
     @property
     def _usual_share(self) -> Fraction:
         """The share of the budget for the tree of a column whose spec gives none."""
-        declared = self.provisional or self.universe
+        declared, privacy = self.provisional or self.universe, self.spec.privacy
+        needed = 0.0
+        if self.expected_rows is not None and privacy.max_rows_per_unit != AUTO:
+            trees = [
+                self.spec.universe[name].descent(declared.attributes[name], share=Fraction(0))
+                for name in self._declared_fine
+            ]
+            needed = needed_share(
+                self.expected_rows,
+                levels=fmean(tree.levels for tree in trees if tree is not None),
+                epsilon=privacy.epsilon,
+                delta=privacy.delta,
+                protection=privacy.protection,
+            )
         return usual_share(
             declared.shape,
             self.spec.workload.over(declared),
             fine=[declared.names.index(name) for name in self._declared_fine],
-            pure=self.spec.privacy.delta == 0,
+            pure=privacy.delta == 0,
+            needed=needed,
         )
+
+    @property
+    def expected_rows(self) -> int | None:
+        """The middle of `expect_rows`, about; None without it."""
+        expected = self.spec.privacy.expect_rows
+        return None if expected is None else max(1, round(sqrt(expected[0] * expected[1])))
 
     @property
     def discovering(self) -> Fraction:

@@ -107,7 +107,7 @@ class FullResolution(Nullable):
 
     share: Annotated[Finite, Field(gt=0, le=MOST_SHARE)] | None = Field(
         None,
-        description="at full resolution: the share of the budget for finding the distribution; default: chosen by the number of columns",
+        description="at full resolution: the share of the budget for finding the distribution; default: chosen by the columns and `expect_rows`",
     )
 
     def descent(self, template: Attribute, *, share: Fraction) -> Descent | None:

@@ -3,8 +3,12 @@
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
+from dpcore.descent.tree import CELL_NOISE
 from dpcore.marginals.workload import Workload
+from dpcore.privacy.accounting import epsilon_to_gdp
+from dpcore.privacy.protection import Protection
 
 LEAST = 0.016  # with less, atoms and tails of Adult are lost in the noise; see docs/decisions/0039
 LEAST_TOGETHER = 0.16  # but many columns share this
@@ -12,9 +16,12 @@ MOST_TOGETHER = 0.5  # and never more than this, if columns are combined at all
 ALL = 0.9
 MOST_ROUNDS = {False: 60, True: 20}  # that a strategy makes by default, without and with pure epsilon
 TYPICAL_CELLS = 400  # of a marginal that a round measures
+FEW_CELLS = 6  # with fewer in each column, pairs of columns say little; see docs/decisions/0074
 
 
-def usual_share(shape: Sequence[int], workload: Workload, *, fine: Sequence[int], pure: bool) -> Fraction:
+def usual_share(
+    shape: Sequence[int], workload: Workload, *, fine: Sequence[int], pure: bool, needed: float = 0.0
+) -> Fraction:
     """Return what a strategy would pay for the counts of such a column, within limits: the tree's counts replace them.
 
     As in the strategies, budgets in proportion to cells^(2/3), or to their root with Laplace noise, give the least noise together.
@@ -24,6 +31,7 @@ def usual_share(shape: Sequence[int], workload: Workload, *, fine: Sequence[int]
         workload: The marginals to learn.
         fine: The axes of the columns at full resolution, at least one.
         pure: Whether the noise is Laplace noise.
+        needed: The share with which a tree finds a few cells in the expected rows, as `needed_share` returns it; 0 if they are not known.
     """
     power, parts = 1 / 2 if pure else 2 / 3, workload.weighted_parts()
     joint = {axes: weight for axes, weight in parts.items() if len(axes) > 1}
@@ -35,4 +43,17 @@ def usual_share(shape: Sequence[int], workload: Workload, *, fine: Sequence[int]
     rounds = min(MOST_ROUNDS[pure], sum(len(axes) > 1 for axes in workload.marginals))
     share = math.fsum(single[axis] for axis in fine) / len(fine) / (math.fsum(single) + rounds * mean)
     least = min(LEAST, LEAST_TOGETHER / len(fine))
-    return Fraction(min(max(share, least), MOST_TOGETHER / len(fine))).limit_denominator(1000)
+    return Fraction(min(max(share, least, needed), MOST_TOGETHER / len(fine))).limit_denominator(1000)
+
+
+@lru_cache(maxsize=1000)
+def needed_share(rows: int, *, levels: float, epsilon: float, delta: float, protection: Protection) -> float:
+    """Return the share with which a tree of so many levels finds `FEW_CELLS` cells in evenly distributed rows.
+
+    The noise is that of an account in Gaussian DP, or in pure epsilon without a delta. Its own currency may have slightly more.
+    """
+    if delta == 0:
+        whole = math.sqrt(2) * protection.sensitivity.l1 / epsilon
+        return levels * FEW_CELLS * CELL_NOISE * whole / rows
+    whole = math.sqrt(protection.sensitivity.l2_squared / epsilon_to_gdp(epsilon, delta=delta))
+    return levels * (FEW_CELLS * CELL_NOISE * whole / rows) ** 2

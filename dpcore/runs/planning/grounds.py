@@ -1,7 +1,6 @@
 """The basis of a plan: the account and its blocks, the currency, and the approximate number of rows. All of it is public."""
 
 import json
-import math
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -189,9 +188,8 @@ def approximate_rows(declaration: Declaration, given: int | None) -> tuple[int, 
         return earlier, EARLIER
     if spec.output.rows != "noisy":
         return spec.output.rows, "output.rows"
-    if spec.privacy.expect_rows is not None:
-        low, high = spec.privacy.expect_rows
-        return max(1, round(math.sqrt(max(low, 1) * high))), "expect_rows"
+    if declaration.expected_rows is not None:
+        return declaration.expected_rows, "expect_rows"
     return USUAL_ROWS, GUESS
 
 

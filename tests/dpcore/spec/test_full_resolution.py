@@ -127,6 +127,20 @@ def test_shares_follow_from_the_columns_unless_the_spec_gives_them(load) -> None
         load(*(f"x{number}: {{type: integer, min: 0, max: 9999, share: 0.6}}" for number in range(2)))
 
 
+def test_trees_get_a_larger_share_if_few_rows_are_expected(load) -> None:
+    columns = [f"x{number}: {{type: integer, min: 0, max: 9999}}" for number in range(5)]
+
+    def share(expected: str, *, epsilon: float = 1.0, delta: str = "1e-9") -> Fraction:
+        privacy = f"epsilon: {epsilon}, delta: {delta}, expect_rows: {expected}"
+        return load(*columns, **{"epsilon: 1.0, delta: 1e-9": privacy}).discovering
+
+    usual = load(*columns).discovering
+    assert share("[500000, 2000000]") == usual
+    assert usual < share("[3000, 12000]") < share("[2000, 8000]") == Fraction(1, 2)
+    assert share("[30000, 120000]", epsilon=0.1) > usual  # a tenth of the budget is like a tenth of the rows
+    assert share("[3000, 12000]", delta="0") == Fraction(1, 2)
+
+
 def test_a_column_of_days_is_narrowed_to_the_blocks_of_a_run(load) -> None:
     declaration = load(
         "day: {type: date, min: 2025-01-01, max: 2025-12-31}",
