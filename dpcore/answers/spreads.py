@@ -113,7 +113,8 @@ def _rows_with_hidden(leaves: Leaves, noise: TreeNoise) -> Weights:
     """Return the rows of leaves, with more in those that do not stand out, and fewer in their siblings.
 
     A tree gives the rows of such leaves to their siblings, unless all of them together stand out (`descent.partitions.divide`). So a long
-    tail is lost, and no fresh noise around the leaves would show that.
+    tail is lost, and no fresh noise around the leaves would show that. As in a tree, lost rows of the first level are expected near those
+    that stand out, and those of a node anywhere within it.
     """
     tree = LeafTree(leaves, noise)
     starts, widths, level, found = tree.starts, tree.widths, tree.level, tree.rows
@@ -124,7 +125,8 @@ def _rows_with_hidden(leaves: Leaves, noise: TreeNoise) -> Weights:
         variance = np.bincount(parent, weights=np.where(own, tree.deviations**2, 0.0))
         hidden = HIDDEN * np.sqrt(variance)
         hidden = np.where(count > 0, np.minimum(hidden, MOST_HIDDEN * rows), 0.0)
-        weights = np.where(own, widths * _nearness(starts, widths, own, parent, tree.node_widths[at]), 0.0)
+        near = _nearness(starts, widths, own, tree.node_widths[0]) if at == 0 else 1.0
+        weights = np.where(own, widths * near, 0.0)
         total = np.bincount(parent, weights=weights)
         added = weights * np.divide(hidden, total, out=np.zeros(len(total)), where=total > 0)[parent]
         kept = np.divide(rows - hidden, rows, out=np.ones(len(rows)), where=rows > 0)
@@ -132,24 +134,17 @@ def _rows_with_hidden(leaves: Leaves, noise: TreeNoise) -> Weights:
     return found
 
 
-def _nearness(
-    starts: Indices, widths: Indices, own: npt.NDArray[np.bool_], parent: npt.NDArray[np.intp], width: int
-) -> Weights:
-    """Return the density that is expected of each leaf that does not stand out: it falls with the distance from the nearest that does."""
+def _nearness(starts: Indices, widths: Indices, own: npt.NDArray[np.bool_], width: int) -> Weights:
+    """Return the density that is expected of each leaf of the first level: it falls with the distance from the nearest one that stands out."""
     large = np.flatnonzero(~own)
     if not len(large):
         return np.ones(len(starts))
     middle = starts + widths / 2
     after = np.clip(np.searchsorted(large, np.arange(len(starts))), 0, len(large) - 1)
     before = np.maximum(after - 1, 0)
-    away = np.full(len(starts), np.inf)
-    for near in (large[before], large[after]):
-        gap = np.maximum(np.abs(middle - middle[near]) - (widths + widths[near]) / 2, 0.0)
-        away = np.where(parent[near] == parent, np.minimum(away, gap), away)
-    found: Weights = np.where(
-        np.isinf(away), 1.0, FARTHER ** np.minimum(np.where(np.isinf(away), 0.0, away) / width, 60.0)
-    )
-    return found
+    gaps = [np.abs(middle - middle[near]) - (widths + widths[near]) / 2 for near in (large[before], large[after])]
+    away: Weights = np.maximum(np.minimum(*gaps), 0.0)
+    return np.asarray(FARTHER ** np.minimum(away / width, 60.0))
 
 
 def _with(spread: Spread, segments: Segments) -> Spread:

@@ -25,10 +25,10 @@ privacy:
 # a value copied from the data into this file would be published without a charge.
 universe:
   sex:    {type: categorical, values: [F, M], missing: true}      # keep nulls as nulls; missing: ["?"] also reads "?" as null
-  age:    {type: integer, min: 0, max: 99, width: 10}             # outside: clip is the default for ordered columns
+  age:    {type: integer, min: 0, max: 99}                        # every value; or bins of ten with width: 10; values outside are clipped
   member: {type: boolean}
-  cost:   {type: number, edges: [0, 100, 500, 2000, 10000]}       # or min, max and bins
-  joined: {type: date, min: 2025-01-01, max: 2026-12-31, every: quarter}
+  cost:   {type: number, min: 0, max: 10000, step: 0.01}          # or bins: edges: [0, 100, 500, 2000, 10000]
+  joined: {type: date, min: 2025-01-01, max: 2026-12-31}          # or bins of the calendar with every: quarter
                                      # text dates are read as 2025-01-31; for others declare a format, such as format: "%m/%d/%Y", or a
                                      # list of formats: rows with dates in undeclared formats are dropped or counted as missing
   city:   {type: categorical, values: [north, south], outside: other}   # undeclared values share one cell

@@ -1,10 +1,12 @@
 """Turn a description into the draft of a spec: declare what is known, mark what is not, leave out what identifies people."""
 
 import datetime as dt
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,10 @@ from dpcore.starter.description import Bound, Column, Description, Value
 from dpcore.universe.formats import checked_formats
 from dpcore.universe.nulls import checked_nulls
 
-USUAL_BINS = 20
+USUAL_STEP, USUAL_BINS = "0.01", 20
+LEAST_STEPS, MOST_STEPS = 10**4, 10**6
+"""Of the range of a number whose metadata give no step."""
+
 MOST_COLUMNS = 5000
 MOST_VALUES = 1000
 """Longer lists belong in a file of their own."""
@@ -226,8 +231,25 @@ def _ranged(column: Column) -> dict[str, Any]:
     if is_whole and all(float(each).is_integer() for each in limits):
         span = {key: part if part == MARK else int(part) for key, part in span.items()}
         return {"type": "integer", **span, **missing}
-    fine = {"step": column.step} if column.step is not None else {"bins": USUAL_BINS}
-    return {"type": "number", **span, **fine, **missing}
+    cells = {"step": column.step} if column.step is not None else _usual_cells(low, high)
+    return {"type": "number", **span, **cells, **missing}
+
+
+def _usual_cells(low: float | None, high: float | None) -> dict[str, Any]:
+    """Return a decimal step with which a range has neither too few nor too many steps, or bins if it does not divide the range.
+
+    >>> _usual_cells(0, 10_000), _usual_cells(0.5, 2.5), _usual_cells(0, 10**9), _usual_cells(0, 1 / 3)
+    ({'step': 0.01}, {'step': 0.0001}, {'step': 1000}, {'bins': 20})
+    """
+    step = Decimal(USUAL_STEP)
+    if low is None or high is None or low >= high:
+        return {"step": float(step)}
+    span = Decimal(repr(high)) - Decimal(repr(low))
+    if span > MOST_STEPS * step:
+        step = Decimal(10) ** math.ceil((span / MOST_STEPS).log10())
+    elif span < LEAST_STEPS * step:
+        step = Decimal(10) ** math.floor((span / LEAST_STEPS).log10())
+    return {"bins": USUAL_BINS} if span % step else {"step": float(step) if step < 1 else int(step)}
 
 
 def _dates(column: Column) -> dict[str, Any]:
@@ -238,10 +260,14 @@ def _dates(column: Column) -> dict[str, Any]:
     )
     kind: dict[str, Any] = {"type": "datetime" if moments else "date", "min": low, "max": high}
     if moments:
-        kind["every"] = "day"
+        kind["step"] = "minute" if all(each == MARK or _is_whole_minute(each) for each in (low, high)) else "second"
     if column.format is not None:
         kind["format"] = column.format if _is_format(column.format) else MARK
     return kind | _missing(column, column.nulls)
+
+
+def _is_whole_minute(moment: str) -> bool:
+    return not dt.datetime.fromisoformat(moment).second
 
 
 def _limit(column: Column, bound: Bound | None) -> Bound | None:

@@ -16,16 +16,17 @@ _NOT_TEXT = {"null", "true", "false", "nan", "inf"}
 _SHORT = {
     "categorical": "list the values that can occur, or write values_from or discover instead",
     "integer": "the smallest and the largest whole number that can occur",
-    "number": "the smallest and the largest number that can occur",
+    "number": "the smallest and the largest number that can occur, and the step between values",
     "date": "the first and the last day that can occur",
     "datetime": "the first and the last date and time that can occur",
 }
 _HOW = f"""\
 # Only these columns are read and released. Complete every line with {MARK} from what you know about the table (a form, a code list,
 # a calendar), not by looking at the data: a value copied from the data into this file would be published without a charge.
-#   {{type: integer, min: 0, max: 99, width: 10}}               without width: full resolution; values outside are clipped
-#   {{type: number, min: 0, max: 500, step: 0.01}}              full resolution; bins: 20 instead of step for bins
+#   {{type: integer, min: 0, max: 99}}                          every value; width: 10 for bins of ten; values outside are clipped
+#   {{type: number, min: 0, max: 500, step: 0.01}}              every multiple of the step; bins: 20 instead of step for bins
 #   {{type: date, min: 2025-01-01, max: 2026-12-31, format: "%m/%d/%Y"}}   format only if text dates are not as 2025-01-31
+#   {{type: datetime, min: 2025-01-01T00:00:00, max: 2026-12-31T23:59:00, step: minute}}   every: day instead of step for days
 #   {{type: categorical, values: [F, M], outside: other}}       undeclared values count as other; without outside their rows are dropped
 #   {{type: categorical, discover: {{most: 100, length: 12, share: 0.1}}}}   finds the frequent values, for a tenth of the budget
 # missing: true keeps nulls as nulls; missing: ["?", "NA"] also reads these texts as nulls. Remove it where every row has a value.

@@ -29,11 +29,11 @@ def test_a_spec_with_marks_is_written_and_not_valid_until_they_are_filled(
     assert dpflow("init", "visits", "--from", "visits.csv") == 0
     told = capsys.readouterr().out
     assert "wrote visits.yaml: 2 columns declared, 1 left out" in told
-    assert "4 lines marked with FILL_IN must be completed: 8-9, 24-25" in told
+    assert "4 lines marked with FILL_IN must be completed: 8-9, 25-26" in told
     assert dpflow("check", "visits.yaml") == 2
     mistakes = capsys.readouterr().err
     assert "visits.yaml:8:3: `unit` is not filled in; write whom to protect" in mistakes
-    assert "visits.yaml:24:3: `age` is not filled in; write what the column holds, such as {type: integer" in mistakes
+    assert "visits.yaml:25:3: `age` is not filled in; write what the column holds, such as {type: integer" in mistakes
     assert len(mistakes.splitlines()) == 4
     text = (folder / "visits.yaml").read_text()
     assert "CANARY" not in text

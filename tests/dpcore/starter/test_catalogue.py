@@ -113,7 +113,7 @@ def test_the_catalogue_of_postgres(postgres_server: PostgresServer, monkeypatch:
         "share": {"type": "integer", "min": 0, "max": 100, "missing": True},
         "sex": {"type": "categorical", "values": ["F", "M"], "missing": True},
         "day": {"type": "date", "min": "2020-01-01", "max": "2026-12-31", "missing": True},
-        "seen": {"type": "datetime", "min": "FILL_IN", "max": "FILL_IN", "every": "day", "missing": True},
+        "seen": {"type": "datetime", "min": "FILL_IN", "max": "FILL_IN", "step": "minute", "missing": True},
         "price": {"type": "number", "min": 0, "max": 500, "step": 0.01},
         "paid": {"type": "boolean", "missing": True},
     }

@@ -230,7 +230,7 @@ def test_a_pandera_schema(tmp_path: Path) -> None:
     assert declared(draft) == {
         "age": INTEGER,
         "sex": {"type": "categorical", "values": ["F", "M"], "missing": True},
-        "height": {"type": "number", "min": 0.5, "max": 2.5, "bins": 20, "missing": True},
+        "height": {"type": "number", "min": 0.5, "max": 2.5, "step": 0.0001, "missing": True},
     }
     assert left_out(draft) == {"code": "it looks like an id: its values are unique"}
     assert "infer_schema" in draft.caution
@@ -241,7 +241,7 @@ def test_a_suite_of_expectations(tmp_path: Path) -> None:
     assert list(declared(draft).items()) == [
         ("sex", {"type": "categorical", "values": ["F", "M"], "missing": True}),
         ("age", INTEGER),
-        ("score", {"type": "number", "min": "FILL_IN", "max": "FILL_IN", "bins": 20, "missing": True}),
+        ("score", {"type": "number", "min": "FILL_IN", "max": "FILL_IN", "step": 0.01, "missing": True}),
     ]
     assert "31337" not in spec_text(draft)
     assert "Profilers" in draft.caution
