@@ -127,7 +127,7 @@ def _release(table: Table, declaration: Declaration, terms: Terms, *, seed: int)
     curator = SeededCurator(
         table, epsilon=terms.epsilon, delta=terms.delta, currency=terms.currency, seed=10_000 + seed
     )
-    return release(strategy_for(declaration), curator, seed=seed)
+    return release(strategy_for(declaration), curator, seed=seed, near=declaration.workload.marginals)
 
 
 def tables(*, made_only: bool) -> Iterator[Table]:

@@ -102,7 +102,7 @@ def _draft(
         raise TypeError("a sum without replicates")
     declaration = _declaration(manifest, total)
     count, seed = max(0, round(total.model.total)), _seed(releases)
-    wanted = declaration.spec.output.rows
+    wanted, near = declaration.spec.output.rows, declaration.workload.marginals
     count = count if wanted == "noisy" else wanted
 
     def uncertainty(most_bytes: int) -> tuple[pa.Table, dict[str, Any]]:
@@ -111,7 +111,9 @@ def _draft(
 
     return Draft(
         declaration=declaration,
-        rows=SyntheticRows(count, chunks=lambda: total.model.row_chunks(count, rng=np.random.default_rng([seed, 1]))),
+        rows=SyntheticRows(
+            count, chunks=lambda: total.model.row_chunks(count, rng=np.random.default_rng([seed, 1]), near=near)
+        ),
         measurements=total.measurements,
         resolutions=total.resolutions,
         rounds=(),

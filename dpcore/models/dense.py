@@ -1,7 +1,7 @@
 """A model that stores the weight of every cell of the universe: exact, for universes of up to a hundred million cells."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
@@ -13,11 +13,13 @@ from dpcore.errors import UsageError
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.marginals.zeros import NO_ZEROS, Zeros
+from dpcore.models.exchange import Pairs, exchange, random_pairs, sets_worth
 from dpcore.models.model import RowCodes, Weights, checked_total
 from dpcore.models.passes import scale_along, sum_to
-from dpcore.models.systematic import Cells, sample_cells, sample_chunks
+from dpcore.models.systematic import CHUNK_ROWS, Cells, sample_cells, sample_chunks
 
 MAX_CELLS = 100_000_000
+AS_LIKELY = 0.1  # of two rows: the part of their likelihood that they keep, at least, when they exchange values
 
 _SAFE = 1e-100, 1e100  # the array is normalised when its mass leaves this range
 
@@ -148,9 +150,40 @@ class DenseModel:
         """
         return self._codes(sample_cells(self.weights.ravel(), count, rng=rng))
 
-    def row_chunks(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[RowCodes, ...]]:
-        """Yield the same rows chunk by chunk, in memory that does not grow with their number."""
-        return map(self._codes, sample_chunks(self.weights.ravel(), count, rng=rng))
+    def row_chunks(
+        self, count: int, *, rng: np.random.Generator, near: Sequence[Axes] = ()
+    ) -> Iterator[tuple[RowCodes, ...]]:
+        """Yield the same rows chunk by chunk, in memory that does not grow with their number.
+
+        If one chunk has all rows, they exchange values so that the marginals of `near` come closer to those of the model.
+        """
+        chunks = map(self._codes, sample_chunks(self.weights.ravel(), count, rng=rng))
+        sets = sets_worth(near, self._cells_of, count=count) if count <= CHUNK_ROWS else []
+        return (self._exchanged(chunk, sets, rng=rng) for chunk in chunks) if sets else chunks
+
+    def _cells_of(self, axes: Axes) -> int:
+        return math.prod(self.shape[axis] for axis in axes)
+
+    def _exchanged(
+        self, rows: tuple[RowCodes, ...], sets: Sequence[Axes], *, rng: np.random.Generator
+    ) -> tuple[RowCodes, ...]:
+        """Exchange values between any two rows that stay about as likely as they were."""
+        codes = [each.astype(np.int64) for each in rows]
+        scale = len(codes[0]) / self._total
+        wanted = {axes: scale * counts for axes, counts in self.marginals(sets).items()}
+        weights, together = self.weights.ravel(), np.zeros(len(codes[0]), dtype=np.int64)
+
+        def pairs(column: int) -> Pairs:
+            one, two = random_pairs(codes[column], together, rng=rng)
+            cells = np.ravel_multi_index(codes, self.shape)
+            apart = (codes[column][two] - codes[column][one]) * math.prod(self.shape[column + 1 :])
+            first, second = weights[cells[one] + apart], weights[cells[two] - apart]
+            likely = first * second >= AS_LIKELY * weights[cells[one]] * weights[cells[two]]
+            likely &= (first > 0) & (second > 0)
+            return one[likely], two[likely]
+
+        exchange(codes, wanted, pairs, rng=rng)
+        return tuple(codes)
 
     def _codes(self, cells: Cells) -> tuple[RowCodes, ...]:
         return tuple(codes.astype(np.int64, copy=False) for codes in np.unravel_index(cells, self.shape))

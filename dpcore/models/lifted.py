@@ -113,9 +113,11 @@ class LiftedModel:
         """Return the codes of `count` rows, one array per column."""
         return self.model.rows(count, rng=rng)
 
-    def row_chunks(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[RowCodes, ...]]:
-        """Yield the same rows chunk by chunk."""
-        return self.model.row_chunks(count, rng=rng)
+    def row_chunks(
+        self, count: int, *, rng: np.random.Generator, near: Sequence[Axes] = ()
+    ) -> Iterator[tuple[RowCodes, ...]]:
+        """Yield the same rows chunk by chunk, with the marginals of `near` closer to those of the model."""
+        return self.model.row_chunks(count, rng=rng, near=near)
 
     def _grid(self, key: Axes) -> Grid:
         return self._grids[-1 - key[0]]

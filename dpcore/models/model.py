@@ -1,7 +1,7 @@
 """The interface of a model."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,8 +57,13 @@ class Model(Protocol):
         """Return the codes of `count` rows, one array per column, as close to the model as whole rows can be."""
         ...
 
-    def row_chunks(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[RowCodes, ...]]:
-        """Yield the same rows chunk by chunk, in memory that does not grow with their number."""
+    def row_chunks(
+        self, count: int, *, rng: np.random.Generator, near: Sequence[Axes] = ()
+    ) -> Iterator[tuple[RowCodes, ...]]:
+        """Yield the same rows chunk by chunk, in memory that does not grow with their number.
+
+        If one chunk has all rows, they exchange values so that the marginals of `near` come closer to those of the model.
+        """
         ...
 
 

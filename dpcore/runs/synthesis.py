@@ -417,10 +417,10 @@ class Synthesis:
         self.strategy.conclude()
         wanted = self.declaration.spec.output.rows
         count = max(0, round(self.strategy.total)) if wanted == "noisy" else wanted
-        model, seed = self.strategy.model, self._seed("rows")
+        model, seed, near = self.strategy.model, self._seed("rows"), self._stages.plan.declaration.workload.marginals
         return SyntheticRows(
             count,
-            chunks=lambda: model.row_chunks(count, rng=np.random.default_rng(seed)),
+            chunks=lambda: model.row_chunks(count, rng=np.random.default_rng(seed), near=near),
             persons=self._persons(),
         )
 

@@ -118,11 +118,14 @@ def _draft(
         written = uncertainty_table(known, release.measurements, most_bytes=most_bytes)
         return written, writing_options(written)
 
+    discovered = _discovered(declaration, release)
     return Draft(
-        declaration=_discovered(declaration, release),
+        declaration=discovered,
         rows=SyntheticRows(
             count,
-            chunks=lambda: release.model.row_chunks(count, rng=np.random.default_rng(seed)),
+            chunks=lambda: release.model.row_chunks(
+                count, rng=np.random.default_rng(seed), near=discovered.workload.marginals
+            ),
             persons=Persons.told(told, seed=_seed("persons", run.id)),
         ),
         measurements=release.measurements,

@@ -17,16 +17,18 @@ from dpcore.errors import UsageError
 from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.marginals.zeros import NO_ZEROS, Zeros
+from dpcore.models.exchange import exchange, random_pairs, sets_worth
 from dpcore.models.factored.across import Across
 from dpcore.models.factored.calibration import Calibration
 from dpcore.models.factored.merged import merged_marginal
 from dpcore.models.factored.moves import Moves
-from dpcore.models.factored.sampling import draw_chunks, draw_rows
+from dpcore.models.factored.sampling import CHUNK_ROWS, draw_chunks, draw_rows
 from dpcore.models.factored.scopes import Scope, Scopes, inside
 from dpcore.models.factored.tree import JunctionTree, cliques_of
 from dpcore.models.model import RowCodes, Weights, checked_total
 
 BYTES_PER_CELL = 8
+MOST_NUMBERS = 1 << 62  # of groups
 
 
 class FactoredModel:
@@ -191,9 +193,48 @@ class FactoredModel:
         """Return the codes of `count` rows, one array per column, as close to the model as whole rows can be."""
         return draw_rows(self._tree, self._beliefs, self._scopes, count, rng=rng)
 
-    def row_chunks(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[RowCodes, ...]]:
-        """Yield the same rows chunk by chunk, in memory that does not grow with their number."""
-        return draw_chunks(self._tree, self._beliefs, self._scopes, count, rng=rng)
+    def row_chunks(
+        self, count: int, *, rng: np.random.Generator, near: Sequence[Axes] = ()
+    ) -> Iterator[tuple[RowCodes, ...]]:
+        """Yield the same rows chunk by chunk, in memory that does not grow with their number.
+
+        If one chunk has all rows, they exchange values so that the marginals of `near` come closer to those of the model.
+        """
+        chunks = draw_chunks(self._tree, self._beliefs, self._scopes, count, rng=rng)
+        across = [axes for axes in near if self._home(axes) is None] if count <= CHUNK_ROWS else []
+        sets = sets_worth(across, self.resolutions.cells, count=count)
+        return (self._exchanged(chunk, sets, rng=rng) for chunk in chunks) if sets else chunks
+
+    def _exchanged(
+        self, rows: tuple[RowCodes, ...], sets: Sequence[Axes], *, rng: np.random.Generator
+    ) -> tuple[RowCodes, ...]:
+        """Exchange values between rows that agree on all axes in a clique with the column.
+
+        Given these, the column is independent of all others. So the rows stay as likely as they were, and no clique changes.
+        """
+        codes = [each.astype(np.int64) for each in rows]
+        scale = len(codes[0]) / self._total
+        wanted = {axes: scale * counts for axes, counts in self.marginals(sets).items()}
+        exchange(
+            codes, wanted, lambda column: random_pairs(codes[column], self._agreeing(codes, column), rng=rng), rng=rng
+        )
+        return tuple(each.astype(before.dtype) for each, before in zip(codes, rows, strict=True))
+
+    def _agreeing(self, codes: Sequence[NDArray[np.int64]], column: int) -> NDArray[np.int64]:
+        """Number the groups of rows that agree on all axes in a clique with a column."""
+        of, scope = self.resolutions, 0
+        for clique, axes in zip(self._tree.cliques, self._tree.axes, strict=True):
+            if any(of.column(axis) == column for axis in axes):
+                scope |= clique
+        groups, numbers = np.zeros(len(codes[0]), dtype=np.int64), 1
+        for axis in self._scopes.axes(scope):
+            if of.column(axis) != column:
+                if numbers > MOST_NUMBERS // of.shape[axis]:
+                    groups = np.unique(groups, return_inverse=True)[1]
+                    numbers = len(groups)
+                groups = groups * of.shape[axis] + of.groups(of.column(axis), axis)[codes[of.column(axis)]]
+                numbers *= of.shape[axis]
+        return groups
 
     def _summed(self, array: Weights, source: Axes, target: Axes) -> Weights:
         """Sum an array to the target axes, in a new array."""

@@ -1,0 +1,135 @@
+"""Rows that exchange values: closer to the model, and nothing else changes."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.workload import Axes
+from dpcore.models import dense as dense_module
+from dpcore.models import exchange as exchange_module
+from dpcore.models.dense import DenseModel
+from dpcore.models.exchange import random_pairs, sets_worth
+from dpcore.models.factored import model as factored_module
+from dpcore.models.factored.model import FactoredModel
+from dpcore.models.model import Model
+
+SHAPE = (6, 5, 4, 7)
+ROWS = 4000
+PAIRS = tuple(combinations(range(4), 2))
+TRIPLES = tuple(combinations(range(4), 3))
+
+
+def functions(*sets: Axes) -> dict[Axes, np.ndarray]:
+    rng = np.random.default_rng(11)
+    return {axes: rng.normal(0, 1, [SHAPE[axis] for axis in axes]) for axes in sets}
+
+
+def chain() -> FactoredModel:
+    """Return a model in which each column is related to the next one only."""
+    model = FactoredModel(Resolutions(SHAPE), total=float(ROWS))
+    model.assign(functions((0, 1), (1, 2), (2, 3)))
+    return model
+
+
+def dense() -> DenseModel:
+    model = DenseModel(SHAPE, total=float(ROWS))
+    model.assign(functions((0, 1), (1, 2), (2, 3)))
+    return model
+
+
+def drawn(model: Model, near: tuple[Axes, ...], *, rows: int = ROWS) -> list[np.ndarray]:
+    (chunk,) = model.row_chunks(rows, rng=np.random.default_rng(3), near=near)
+    return [codes.astype(np.int64) for codes in chunk]
+
+
+def counts(rows: list[np.ndarray], axes: Axes) -> np.ndarray:
+    shape = [SHAPE[axis] for axis in axes]
+    flat = np.ravel_multi_index([rows[axis] for axis in axes], shape)
+    return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape)
+
+
+def distance(model: Model, rows: list[np.ndarray], sets: tuple[Axes, ...]) -> float:
+    return sum(float(np.abs(counts(rows, axes) - model.marginal(axes)).sum()) for axes in sets)
+
+
+@pytest.mark.parametrize("model", [chain(), dense()], ids=["factored", "dense"])
+def test_the_marginals_of_the_rows_come_closer_to_those_of_the_model(model: Model) -> None:
+    before, after = drawn(model, ()), drawn(model, TRIPLES)
+    assert distance(model, after, TRIPLES) < 0.8 * distance(model, before, TRIPLES)
+    assert distance(model, after, PAIRS) < distance(model, before, PAIRS)
+    for axis in range(4):
+        assert (counts(after, (axis,)) == counts(before, (axis,))).all()
+
+
+def test_no_clique_of_a_factored_model_changes() -> None:
+    model = chain()
+    before, after = drawn(model, ()), drawn(model, TRIPLES)
+    for clique in ((0, 1), (1, 2), (2, 3)):
+        assert (counts(after, clique) == counts(before, clique)).all()
+    assert (counts(after, (0, 2)) != counts(before, (0, 2))).any()  # the control: other pairs do
+
+
+def test_rows_agree_on_the_versions_of_columns_that_are_in_a_clique() -> None:
+    resolutions = Resolutions(SHAPE)
+    coarse = resolutions.coarsen(1, np.array([0, 0, 0, 1, 1]))
+    model = FactoredModel(resolutions, total=float(ROWS))
+    rng = np.random.default_rng(2)
+    model.assign({(0, coarse): rng.normal(0, 1, (6, 2)), (1, 3): rng.normal(0, 1, (5, 7))})
+    before, after = drawn(model, ()), drawn(model, TRIPLES)
+    grouped = [[rows[0], rows[1] // 3] for rows in (before, after)]
+    held = [np.bincount(np.ravel_multi_index(each, (6, 2))) for each in grouped]
+    assert (held[0] == held[1]).all()
+    assert (counts(after, (0, 1)) != counts(before, (0, 1))).any()
+
+
+def test_nothing_impossible_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = dense()
+    model.multiply((0, 2), np.where(np.arange(6)[:, None] % 4 == np.arange(4), 0.0, 1.0))
+
+    def wrong(rows: list[np.ndarray]) -> int:
+        return int((rows[0] % 4 == rows[2]).sum())
+
+    assert wrong(drawn(model, PAIRS)) == 0
+    monkeypatch.setattr(dense_module, "AS_LIKELY", -1.0)
+    weights = model.weights.copy()
+    monkeypatch.setattr(DenseModel, "weights", property(lambda _: np.maximum(weights, 1e-12)))
+    assert wrong(drawn(model, PAIRS)) > 0  # the control: a model that does not look
+
+
+def test_more_rows_than_a_chunk_are_drawn_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, model in ((factored_module, chain()), (dense_module, dense())):
+        monkeypatch.setattr(module, "CHUNK_ROWS", ROWS - 1)
+        assert all((one == other).all() for one, other in zip(drawn(model, ()), drawn(model, TRIPLES), strict=True))
+
+
+def test_no_rows() -> None:
+    assert list(chain().row_chunks(0, rng=np.random.default_rng(1), near=PAIRS)) == []
+    assert [len(codes) for codes in drawn(chain(), PAIRS, rows=1)] == [1] * 4
+
+
+def test_marginals_that_take_too_much_work_are_replaced_by_their_pairs_or_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def cells(axes: Axes) -> int:
+        return 10 ** len(axes)
+
+    assert sets_worth(TRIPLES, cells, count=1000) == list(TRIPLES)
+    assert set(sets_worth(TRIPLES, cells, count=999)) == set(PAIRS)
+    assert sets_worth(TRIPLES, cells, count=99) == []
+    assert sets_worth(((0,), (1, 2)), cells, count=100) == [(1, 2)]
+    monkeypatch.setattr(exchange_module, "MOST_CELLS", 3999)
+    assert set(sets_worth(TRIPLES, cells, count=1000)) == set(PAIRS)
+    monkeypatch.setattr(exchange_module, "MOST_WORK", 1000 * 12 - 1)
+    assert sets_worth(TRIPLES, cells, count=1000) == []
+
+
+def test_pairs_are_of_one_group_and_differ_and_no_row_is_in_two() -> None:
+    rng = np.random.default_rng(5)
+    groups, codes = rng.integers(0, 30, 501), rng.integers(0, 4, 501)
+    one, two = random_pairs(codes, groups, rng=rng)
+    assert (groups[one] == groups[two]).all()
+    assert (codes[one] != codes[two]).all()
+    assert len(np.unique(np.append(one, two))) == 2 * len(one)
+    assert len(one) > 501 / 2 * 3 / 4 * 0.8  # nearly all rows have a partner, and three of four partners differ
