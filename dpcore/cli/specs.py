@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 from dpcore.cli.output import Answer, table
 from dpcore.errors import SourceBroken, SourceError, UsageError
+from dpcore.mechanisms.pricing import currency_for
 from dpcore.object_store import output_address
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
 from dpcore.reporting.outcome import Outcome
-from dpcore.runs.paying import adopt_output
+from dpcore.runs.paying import adopt_output, amount_to_reserve
 from dpcore.runs.reading import check_source, remarks
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.advice import advice
@@ -108,6 +109,8 @@ def _check(arguments: argparse.Namespace) -> Answer:
     declaration = load_spec(arguments.spec)
     strategy = strategy_for(declaration)
     universe, privacy, discovers = declaration.universe, declaration.spec.privacy, declaration.descents()
+    usual = currency_for(privacy.epsilon, delta=privacy.delta, unit=privacy.unit, neighbours=privacy.neighbours)
+    amount_to_reserve(declaration, strategy, currency=usual)  # raises if the budget is too small for any run
     where = places_of_spec(declaration.path).ledger_shown
     warnings = [*advice(declaration), *_source_warnings(declaration)]
     columns = [("column", "kind", "cells", "nulls", "outside")] + [

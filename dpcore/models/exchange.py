@@ -31,12 +31,23 @@ def sets_worth(near: Iterable[Axes], cells: Callable[[Axes], int], *, count: int
 
     A marginal with more cells than rows is left out, as it cannot come much closer. To choose among the others would help these and harm the rest.
     """
-    given = dict.fromkeys(near)
-    for sets in (given, dict.fromkeys(pair for axes in given for pair in combinations(axes, 2))):
-        small = [axes for axes in sets if len(axes) > 1 and cells(axes) <= count]
-        if small and count * sum(map(len, small)) <= MOST_WORK and sum(map(cells, small)) <= MOST_CELLS:
-            return small
-    return []
+    given = tuple(near)
+    return _small(given, cells, count) or _small(
+        (pair for axes in given for pair in combinations(axes, 2)), cells, count
+    )
+
+
+def _small(sets: Iterable[Axes], cells: Callable[[Axes], int], count: int) -> list[Axes]:
+    """Return the marginals with no more cells than rows; none if they are too much work. There may be millions, so it stops at once."""
+    found: dict[Axes, None] = {}
+    work = together = 0
+    for axes in sets:
+        if len(axes) > 1 and axes not in found and (size := cells(axes)) <= count:
+            found[axes] = None
+            work, together = work + count * len(axes), together + size
+            if work > MOST_WORK or together > MOST_CELLS:
+                return []
+    return list(found)
 
 
 def exchange(

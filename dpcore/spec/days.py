@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from dpcore.errors import SpecError
-from dpcore.spec.parts import ClipOtherDrop, FullResolution, ordered_bounds
+from dpcore.spec.parts import MOST_PLAIN, ClipOtherDrop, FullResolution, ordered_bounds
 from dpcore.universe import Attribute, Date, Datetime, Every, Outside
 from dpcore.universe.fine_days import STEPS, FineDate, FineDatetime
 from dpcore.universe.formats import SUPPORTED, checked_formats
@@ -76,7 +76,8 @@ class DateSpec(FullResolution):
     min: Day = Field(description="the first day")
     max: Day = Field(description="the last day, included")
     every: Literal["day", "week", "month", "quarter", "year"] | None = Field(
-        None, description="the length of a bin, of which the first day is released; default: full resolution"
+        None,
+        description=f"the length of a bin, of which the first day is released; default: full resolution, or day if there are at most {MOST_PLAIN}",
     )
     format: Formats | None = Field(None, description=FORMAT_HELP)
     outside: ClipOtherDrop = "clip"
@@ -85,15 +86,20 @@ class DateSpec(FullResolution):
 
     @model_validator(mode="after")
     def _one_way(self) -> "DateSpec":
-        if self.every is not None:
+        if self._every is not None:
             self.refuse_share()
         return self
+
+    @property
+    def _every(self) -> str | None:
+        """The length of a bin; None at full resolution."""
+        return "day" if self.every is None and (self.max - self.min).days < MOST_PLAIN else self.every
 
     def attribute(self, _folder: Path) -> Attribute:
         """Build the attribute."""
         policy = {"missing": bool(self.missing), "nulls": self.nulls, "outside": Outside(self.outside)}
         days = {"minimum": self.min, "maximum": self.max, "formats": self.format or (), **policy}
-        return FineDate(**days) if self.every is None else Date(every=Every(self.every), **days)  # type: ignore[arg-type]
+        return FineDate(**days) if self._every is None else Date(every=Every(self._every), **days)  # type: ignore[arg-type]
 
 
 class DatetimeSpec(FullResolution):

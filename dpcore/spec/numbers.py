@@ -9,16 +9,13 @@ from pydantic import Field, field_validator, model_validator
 
 from dpcore.descent import Descent
 from dpcore.spec.discover import DiscoverBins
-from dpcore.spec.parts import ClipOtherDrop, Finite, FullResolution, Quantity, ordered_bounds
+from dpcore.spec.parts import MOST_PLAIN, ClipOtherDrop, Finite, FullResolution, Quantity, ordered_bounds
 from dpcore.universe import Attribute, Integer, Number, Outside
 from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
 from dpcore.universe.numeric import UnevenInteger
 
 MAX_CELLS_PER_ATTRIBUTE = 10_000_000
 LARGEST_WHOLE = 2**53
-MOST_PLAIN = 32
-"""An integer column of at most this many values has a cell for each: there is nothing to find."""
-
 Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
 
 

@@ -15,6 +15,9 @@ from dpcore.universe.nulls import checked_nulls
 MOST_SHARE = 0.9
 """The largest share of the budget for discovery in all columns together. The release needs the rest."""
 
+MOST_PLAIN = 32
+"""A column of at most this many whole numbers or days has a cell for each: there is nothing to find."""
+
 
 LONGEST_PROSE = 1000
 

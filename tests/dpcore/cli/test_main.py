@@ -137,6 +137,14 @@ def test_check_says_nothing_of_a_failure_that_values_may_have_caused(
     assert capsys.readouterr().err == ""
 
 
+def test_check_refuses_a_budget_that_is_too_small_for_any_run(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace.write_spec(("epsilon: 1.0", "epsilon: 1e-300"))
+    assert dpflow("check", workspace.spec) == 2
+    assert "epsilon 1e-300 is too small for any run; ask for epsilon 0.00" in capsys.readouterr().err
+
+
 def test_init_never_overwrites(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     assert dpflow("init", "mine") == 0
     assert dpflow("init", "mine") == 1

@@ -127,6 +127,16 @@ def test_shares_follow_from_the_columns_unless_the_spec_gives_them(load) -> None
         load(*(f"x{number}: {{type: integer, min: 0, max: 9999, share: 0.6}}" for number in range(2)))
 
 
+@pytest.mark.parametrize(("last", "is_fine"), [("2025-01-01", False), ("2025-02-01", False), ("2025-02-02", True)])
+def test_few_days_are_cells(load, last: str, is_fine: bool) -> None:
+    declared = load(f"x: {{type: date, min: 2025-01-01, max: {last}}}")
+    assert isinstance(declared.universe.attributes["x"], FineDate) == is_fine
+    assert bool(declared.discovering) == is_fine
+    if not is_fine:
+        with pytest.raises(SpecError, match="has a `share`"):
+            load(f"x: {{type: date, min: 2025-01-01, max: {last}, share: 0.1}}")
+
+
 def test_trees_get_a_larger_share_if_few_rows_are_expected(load) -> None:
     columns = [f"x{number}: {{type: integer, min: 0, max: 9999}}" for number in range(5)]
 
