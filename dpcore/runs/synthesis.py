@@ -43,6 +43,7 @@ from dpcore.runs.expected_rows import STEP, NoisyTotal, open_universe, unexpecte
 from dpcore.runs.paying import amount_to_reserve, claim_of, ledger_of, paying_account, total_noise
 from dpcore.runs.person_sizes import STEPS as SIZES_STEPS
 from dpcore.runs.person_sizes import learn_sizes
+from dpcore.runs.planning.grounds import GUESS, approximate_rows
 from dpcore.runs.planning.plan import warning_before
 from dpcore.runs.publication import Material, Payer, Publication, draft_of
 from dpcore.runs.reading import Reading, Table
@@ -375,6 +376,14 @@ class Synthesis:
         except TableChanged:
             self.ledger.settle(self.run_id, release=None, lease=self._lease)
             raise self._beginning.contradicted() from None
+        self._warn_of_few_rows()
+
+    def _warn_of_few_rows(self) -> None:
+        """Warn before the rounds if far fewer rows count than the first warning had guessed, and most would be poor."""
+        guessed, source = approximate_rows(self.declaration, None)
+        counted, run = max(1, round(self.strategy.total)), self.ledger.run(self.run_id)
+        if source == GUESS and 2 * counted < guessed and not self.settled:
+            self._warn(self._stages.plan.declaration, run.reserved, counted=counted)
 
     def _learn_functions(self) -> None:
         reserved = self.ledger.run(self.run_id).reserved

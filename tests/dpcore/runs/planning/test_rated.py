@@ -336,6 +336,26 @@ def test_a_run_warns_in_the_words_of_its_plan_before_anything_is_charged(
     assert all("6 of 6 pairs of columns would be poor: " in each for each in said)
 
 
+@pytest.mark.parametrize("epsilon", [0.05, 50.0])
+def test_a_run_that_had_to_guess_its_rows_warns_before_the_rounds_if_they_are_too_few(
+    workspace: Workspace, caplog: pytest.LogCaptureFixture, epsilon: float
+) -> None:
+    few_columns(workspace, "{name: mwem}", epsilon=epsilon)
+    open_account(epsilon=100.0, delta=1e-9, currency=Currency.GDP)
+    assert plan_run(load_spec(workspace.spec), rows=None).warnings == ()  # for 100,000 rows, which is a guess
+    run = Synthesis(load_spec(workspace.spec), run_id="r", resume=False)
+    with caplog.at_level("WARNING", logger="dpcore.progress"):
+        run.reserve()
+        run.histogram(run.ingest())
+        run.begin()
+    spent, reserved = run.ledger.run("r").spent, run.ledger.run("r").reserved
+    run.close()
+    said = [record.getMessage() for record in caplog.records if record.name == "dpcore.progress"]
+    assert [each for each in said if "would be poor" in each] == said
+    assert len(said) == (epsilon < 1)
+    assert spent < reserved / 2
+
+
 def test_the_number_of_rows_may_come_from_what_the_spec_expects(workspace: Workspace) -> None:
     workspace.write_spec(("epsilon: 1.0", "epsilon: 1.0, expect_rows: [1000, 100000]"))
     plan = plan_run(load_spec(workspace.spec), rows=None)
