@@ -381,9 +381,10 @@ class Synthesis:
     def _warn_of_few_rows(self) -> None:
         """Warn before the rounds if far fewer rows count than the first warning had guessed, and most would be poor."""
         guessed, source = approximate_rows(self.declaration, None)
-        counted, run = max(1, round(self.strategy.total)), self.ledger.run(self.run_id)
-        if source == GUESS and 2 * counted < guessed and not self.settled:
-            self._warn(self._stages.plan.declaration, run.reserved, counted=counted)
+        counted = max(1, round(self.strategy.total))
+        if source == GUESS and not self.declaration.limiting and 2 * counted < guessed and not self.settled:
+            reserved = self.ledger.run(self.run_id).reserved
+            self._warn(self._stages.plan.declaration, reserved, counted=counted)
 
     def _learn_functions(self) -> None:
         reserved = self.ledger.run(self.run_id).reserved
