@@ -1,12 +1,15 @@
 """The constraint that one column is never above another, such as `admitted <= discharged`.
 
-Models know which cells can occur together. Where two cells overlap, the values drawn from them decide: they are drawn again together until
-they are in order, which is exactly the distribution of both given their order.
+Models know which cells can occur together. Where two cells overlap, the values drawn from them decide. At full resolution, a tree has
+measured how values lie within a cell. So the values of the higher column are exchanged between rows of the same cell, which keeps their
+distribution. All others, and the few rows for which no value is left, are drawn again together until they are in order. That is exactly the
+distribution of both given their order, if nothing is known of the values within cells.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -140,7 +143,7 @@ def in_order(
     attributes: Mapping[str, Attribute],
     rng: np.random.Generator,
 ) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
-    """Draw values again where they are not in order.
+    """Exchange values between rows, and draw values again where rows are still not in order.
 
     Args:
         table: Drawn rows.
@@ -155,12 +158,65 @@ def in_order(
     draws = _Draws(orders, intervals, {name: spread_of(attributes[name]) for name in intervals})
     values = {name: numbers_in(table.column(name)) for name in intervals}
     feasible = draws.feasible(values)
+    for name in _lowest_first(intervals, orders):
+        below = [values[each.low] for each in orders if each.high == name]
+        if below and isinstance(attributes[name], Fine):
+            least = np.fmax.reduce([np.full(len(feasible), -np.inf), *below])
+            start, stop = (np.unique(each, return_inverse=True)[1] for each in intervals[name])
+            taken = _exchanged(values[name], least, start * len(stop) + stop, rng)
+            values[name] = values[name][taken]
+            table = table.set_column(
+                table.schema.get_field_index(name), table.schema.field(name), table.column(name).take(taken)
+            )
     rows = np.flatnonzero(draws.wrong(values) & feasible)
     if not len(rows):
         return table, feasible
     for name, places in draws.again(rows, values, rng).items():
         table = with_values(table, name, rows, draws.spreads[name].value(places))
     return table, feasible
+
+
+def _exchanged(values: Floats, least: Floats, cells: Places, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+    """Exchange the values of a column between rows of the same cell, so that few are below the least that a row allows.
+
+    In each cell the row with the highest limit comes first, and takes one of the values that it allows at random.
+
+    Args:
+        values: The values; not a number for nulls, which stay.
+        least: The least value that each row allows.
+        cells: A number for the cell of each row.
+        rng: Chooses values.
+
+    Returns:
+        For each row, the row whose value it takes.
+    """
+    taken = np.arange(len(values))
+    rows = np.flatnonzero(np.isin(cells, cells[values < least]) & ~np.isnan(values))
+    rows = rows[np.lexsort((-least[rows], cells[rows]))]
+    givers = rows[np.lexsort((-values[rows], cells[rows]))]
+    starts = np.flatnonzero(np.append(True, np.diff(cells[rows]) != 0)) if len(rows) else np.empty(0, dtype=np.intp)
+    chances = rng.random(len(rows))
+    for start, stop in pairwise([*starts.tolist(), len(rows)]):
+        takers, given = rows[start:stop], givers[start:stop]
+        limits, offered, chance = least[takers].tolist(), values[given].tolist(), chances[start:stop].tolist()
+        pool: list[int] = []
+        without: list[int] = []
+        chosen = [-1] * len(limits)
+        at = 0
+        for place, limit in enumerate(limits):
+            while at < len(offered) and offered[at] >= limit:
+                pool.append(at)
+                at += 1
+            if not pool:
+                without.append(place)
+                continue
+            pick = int(chance[place] * len(pool))
+            pool[pick], pool[-1] = pool[-1], pool[pick]
+            chosen[place] = pool.pop()
+        for place, left in zip(without, [*pool, *range(at, len(offered))], strict=True):
+            chosen[place] = left
+        taken[takers] = given[chosen]
+    return taken
 
 
 @dataclass(frozen=True, eq=False)

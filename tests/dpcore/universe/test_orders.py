@@ -87,6 +87,41 @@ def test_values_have_exactly_the_distribution_given_their_order() -> None:
     assert np.abs(inside - rows / 10).max() < 6 * np.sqrt(rows * 0.09)
 
 
+def whole_range(*masses: int) -> FineInteger:
+    """Return a column of one cell, whose tree has found these parts of the rows in ranges of ten values."""
+    leaves = Leaves(starts=tuple(range(0, 10 * len(masses), 10)), masses=masses, size=10 * len(masses))
+    return FineInteger(minimum=0, maximum=10 * len(masses) - 1).cut_at((), leaves=leaves)
+
+
+def test_what_a_tree_has_measured_within_cells_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    low, middle, high = (3, 3, 2, 1, 1, 0), (2, 2, 2, 2, 1, 1), (0, 2, 2, 2, 2, 2)
+    made, rows = universe(*(whole_range(*each) for each in (low, middle, high))), 20_000
+
+    def errors() -> list[float]:
+        frame = made.decode([np.zeros(rows, dtype=np.int64)] * 3, np.random.default_rng(1)).to_pandas()
+        assert ((frame.a <= frame.b) & (frame.b <= frame.c)).all()
+        found = [np.bincount(frame[name] // 10, minlength=6) / rows for name in "abc"]
+        return [
+            float(np.abs(each - np.array(wanted) / 10).sum())
+            for each, wanted in zip(found, (low, middle, high), strict=True)
+        ]
+
+    assert max(errors()) < 0.06
+    monkeypatch.setattr("dpcore.universe.orders._exchanged", lambda values, *_: np.arange(len(values)))
+    assert min(errors()) > 0.2  # the control: all columns are drawn again until they are in order
+
+
+def test_nulls_stay_where_they_are_and_values_in_their_cells() -> None:
+    columns = [FineInteger(minimum=0, maximum=59, missing=True).cut_at((20,)) for _ in range(2)]
+    made, rng = universe(*columns), np.random.default_rng(4)
+    codes = [rng.choice([0, 1, 2], 3000), rng.choice([1, 2], 3000)]
+    frame = made.decode(codes, np.random.default_rng(1)).to_pandas()
+    assert (frame.isna().to_numpy() == np.stack(codes, axis=1) // 2).all()
+    assert not (frame.a > frame.b).any()
+    assert (frame.b.dropna() >= 20).all()
+    assert (frame.a[codes[0] == 0] < 20).all()
+
+
 def test_cells_that_hardly_overlap_are_drawn_one_after_the_other() -> None:
     narrow = universe(
         Integer(minimum=999_990, maximum=1_999_989, width=1_000_000),
