@@ -16,7 +16,7 @@ from dpcore.marginals.zeros import NO_ZEROS, Zeros
 from dpcore.models.exchange import Pairs, exchange, random_pairs, sets_worth
 from dpcore.models.model import RowCodes, Weights, checked_total
 from dpcore.models.passes import scale_along, sum_to
-from dpcore.models.systematic import CHUNK_ROWS, Cells, sample_cells, sample_chunks
+from dpcore.models.systematic import Cells, sample_cells, sample_chunks
 
 MAX_CELLS = 100_000_000
 AS_LIKELY = 0.1  # of two rows: the part of their likelihood that they keep, at least, when they exchange values
@@ -155,10 +155,10 @@ class DenseModel:
     ) -> Iterator[tuple[RowCodes, ...]]:
         """Yield the same rows chunk by chunk, in memory that does not grow with their number.
 
-        If one chunk has all rows, they exchange values so that the marginals of `near` come closer to those of the model.
+        Unless there are many, they exchange values so that the marginals of `near` come closer to those of the model.
         """
         chunks = map(self._codes, sample_chunks(self.weights.ravel(), count, rng=rng))
-        sets = sets_worth(near, self._cells_of, count=count) if count <= CHUNK_ROWS else []
+        sets = sets_worth(near, self._cells_of, lambda _: True, count=count)
         return (self._exchanged(chunk, sets, rng=rng) for chunk in chunks) if sets else chunks
 
     def _cells_of(self, axes: Axes) -> int:
@@ -177,9 +177,10 @@ class DenseModel:
             one, two = random_pairs(codes[column], together, rng=rng)
             cells = np.ravel_multi_index(codes, self.shape)
             apart = (codes[column][two] - codes[column][one]) * math.prod(self.shape[column + 1 :])
-            first, second = weights[cells[one] + apart], weights[cells[two] - apart]
-            likely = first * second >= AS_LIKELY * weights[cells[one]] * weights[cells[two]]
-            likely &= (first > 0) & (second > 0)
+            first, second = (
+                weights[cells[row] + by] / weights[cells[row]] for row, by in ((one, apart), (two, -apart))
+            )
+            likely = first * second >= AS_LIKELY  # no drawn row has weight zero
             return one[likely], two[likely]
 
         exchange(codes, wanted, pairs, rng=rng)

@@ -6,7 +6,7 @@ column changes. For each column, a model pairs rows for which that hardly change
 of the absolute differences between the counts of the rows and those of the model becomes smaller.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, combinations
 
 import numpy as np
@@ -20,34 +20,57 @@ Pairs = tuple[Codes, Codes]
 """The first and the second row of each pair. No row is in two pairs."""
 
 SWEEPS = 2  # over all columns: the second gains a fifth of what the first does
-BATCH = 32  # pairs that are judged at once; with many more, all of them would correct the same cell
+BATCH, BATCHES = (
+    32,
+    1500,
+)  # pairs that are judged at once, at least, and their number, at most: too many would all correct the same cell
 LEAST_GAIN = 1e-3  # rows: less is a rounding error
-MOST_WORK = 1 << 26  # rows times columns of all marginals: a few seconds
+MOST_ROWS = 1 << 18  # with more, their own noise is small
+MOST_WORK = 1 << 26  # rows times columns of all marginals: up to ten seconds
 MOST_CELLS = 1 << 22  # of all marginals
 
 
-def sets_worth(near: Iterable[Axes], cells: Callable[[Axes], int], *, count: int) -> list[Axes]:
-    """Return the marginals by which `count` rows should exchange values: those given, or their pairs if that is too much work, or none.
+def sets_worth(
+    near: Iterable[Axes], cells: Callable[[Axes], int], is_across: Callable[[Axes], bool], *, count: int
+) -> list[Axes]:
+    """Return the marginals by which `count` rows should exchange values; none if there are too many rows, or it is too much work.
 
-    A marginal with more cells than rows is left out, as it cannot come much closer. To choose among the others would help these and harm the rest.
+    They are the given ones, with the pairs of those that have more cells than rows and cannot come much closer. If that is too much work,
+    they are the pairs of all. To choose among them would help some and harm the rest.
+
+    Args:
+        near: The marginals that matter.
+        cells: The number of cells of a marginal.
+        is_across: Whether an exchange can change a marginal.
+        count: The number of rows.
     """
-    given = tuple(near)
-    return _small(given, cells, count) or _small(
-        (pair for axes in given for pair in combinations(axes, 2)), cells, count
-    )
+    given = tuple(near) if count <= MOST_ROWS else ()
+
+    def wanted() -> Iterator[Axes]:
+        for axes in given:
+            yield from [axes] if cells(axes) <= count else combinations(axes, 2)
+
+    pairs = (pair for axes in given for pair in combinations(axes, 2))
+    return _feasible(wanted(), cells, is_across, count) or _feasible(pairs, cells, is_across, count)
 
 
-def _small(sets: Iterable[Axes], cells: Callable[[Axes], int], count: int) -> list[Axes]:
-    """Return the marginals with no more cells than rows; none if they are too much work. There may be millions, so it stops at once."""
-    found: dict[Axes, None] = {}
+def _feasible(
+    sets: Iterable[Axes], cells: Callable[[Axes], int], is_across: Callable[[Axes], bool], count: int
+) -> list[Axes]:
+    """Return the marginals that an exchange can change, with no more cells than rows; none if they are too much work.
+
+    There may be millions, so it stops at once.
+    """
+    found: dict[Axes, bool] = {}
     work = together = 0
     for axes in sets:
-        if len(axes) > 1 and axes not in found and (size := cells(axes)) <= count:
-            found[axes] = None
-            work, together = work + count * len(axes), together + size
-            if work > MOST_WORK or together > MOST_CELLS:
-                return []
-    return list(found)
+        if axes not in found:
+            found[axes] = len(axes) > 1 and cells(axes) <= count and is_across(axes)
+            if found[axes]:
+                work, together = work + count * len(axes), together + cells(axes)
+                if work > MOST_WORK or together > MOST_CELLS:
+                    return []
+    return [axes for axes, is_worth in found.items() if is_worth]
 
 
 def exchange(
@@ -89,19 +112,22 @@ class _Cells:
         self._shapes = {axes: array.shape for axes, array in wanted.items()}
         ends = accumulate(array.size for array in wanted.values())
         self._starts = dict(zip(wanted, (0, *ends), strict=False))
-        self._excess = np.concatenate([-array.ravel() for array in wanted.values()]).astype(np.float32)
-        for axes, array in wanted.items():
-            start = self._starts[axes]
-            flat = np.ravel_multi_index([rows[axis] for axis in axes], array.shape)
-            self._excess[start : start + array.size] += np.bincount(flat, minlength=array.size)
+        self._excess = np.concatenate(
+            [
+                np.bincount(np.ravel_multi_index([rows[axis] for axis in axes], array.shape), minlength=array.size)
+                - array.ravel()
+                for axes, array in wanted.items()
+            ]
+        ).astype(np.float32)
 
     def exchange(self, column: int, sets: Sequence[Axes], pairs: Pairs) -> None:
         """Exchange the values of a column between the rows of some pairs, where that helps the marginals of `sets`, which contain the column."""
         codes, excess = self._rows[column], self._excess
         steps = np.array([self._step(axes, column) for axes in sets])
         others = np.stack([self._others(axes, column) for axes in sets], axis=1)
-        for start in range(0, len(pairs[0]), BATCH):
-            one, two = (each[start : start + BATCH] for each in pairs)
+        batch = max(BATCH, len(codes) // BATCHES)
+        for start in range(0, len(pairs[0]), batch):
+            one, two = (each[start : start + batch] for each in pairs)
             here, there = others[one], others[two]
             own, theirs = codes[one, None] * steps, codes[two, None] * steps
             left, entered = np.stack([here + own, there + theirs]), np.stack([here + theirs, there + own])

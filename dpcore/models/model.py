@@ -62,7 +62,7 @@ class Model(Protocol):
     ) -> Iterator[tuple[RowCodes, ...]]:
         """Yield the same rows chunk by chunk, in memory that does not grow with their number.
 
-        If one chunk has all rows, they exchange values so that the marginals of `near` come closer to those of the model.
+        Unless there are many, they exchange values so that the marginals of `near` come closer to those of the model.
         """
         ...
 

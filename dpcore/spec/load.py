@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from math import prod, sqrt
 from pathlib import Path
 from statistics import fmean, median
@@ -101,7 +102,7 @@ class Declaration:
         declared = (self.provisional or self.universe).attributes
         return tuple(name for name, each in declared.items() if isinstance(each, Fine))
 
-    @property
+    @cached_property
     def _usual_share(self) -> Fraction:
         """The share of the budget for the tree of a column whose spec gives none."""
         declared, privacy = self.provisional or self.universe, self.spec.privacy

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcore.errors import UsageError
-from dpcore.starter.description import Bound, Column, Description
+from dpcore.starter.description import Column, Description
 from dpcore.starter.metadata import Node
 from dpcore.starter.type_names import stored_as
 
@@ -82,8 +82,8 @@ def _column(node: Node, schema: Node, keys: tuple[str, ...]) -> Column:
         name,
         stored=stored,
         values=_alternatives(form) if stored in {None, "text"} else None,
-        minimum=_bound(details, "minimum", "minInclusive", "minExclusive"),
-        maximum=_bound(details, "maximum", "maxInclusive", "maxExclusive"),
+        minimum=None if details is None else details.bound("minimum", "minInclusive", "minExclusive"),
+        maximum=None if details is None else details.bound("maximum", "maxInclusive", "maxExclusive"),
         format=strptime_format(form) if stored in {"date", "datetime"} and form else None,
         nullable=None if required is None else not required.data,
         nulls=nulls,
@@ -100,26 +100,6 @@ def _words(node: Node, key: str) -> str:
         first = next(iter(data.values())) if isinstance(data, dict) else data[0]
         data = data.get("@value", data.get("en", first)) if isinstance(data, dict) else first
     return data if isinstance(data, str) else ""
-
-
-def _bound(node: Node | None, *keys: str) -> Bound | None:
-    found = None if node is None else node.get(*keys)
-    if node is None or found is None:
-        return None
-    if isinstance(found.data, str):
-        return _number(found.data)
-    return node.number(*keys)
-
-
-def _number(text: str) -> Bound:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text  # a date
 
 
 def _alternatives(pattern: str) -> tuple[str, ...] | None:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any
 
 from dpcore.errors import SpecError
 from dpcore.starter.description import Column, Description
-from dpcore.starter.metadata import Node, read_bytes
+from dpcore.starter.metadata import Node, as_bound, read_bytes
 from dpcore.starter.type_names import stored_as
 
 LARGEST_CSV = 1 << 20
@@ -40,6 +39,7 @@ VALUES = (
     "choices",
     "valid_values",
 )
+STEP = ("step",)
 LOW, HIGH = ("min", "minimum", "lower", "low"), ("max", "maximum", "upper", "high")
 NULLS = ("missing", "missing_values", "missing_codes", "na_values", "null_values")
 CODE, LABEL = ("code", "value"), ("label", "meaning", "value_label", "code_label")
@@ -67,8 +67,9 @@ def _column(name: str, node: Node) -> Column:
     column = Column(
         name,
         stored=stored_as(_text(node, TYPE)),
-        minimum=node.number(*LOW),
-        maximum=node.number(*HIGH),
+        minimum=node.bound(*LOW),
+        maximum=node.bound(*HIGH),
+        step=node.number(*STEP),
         about=" ".join(filter(None, (_text(node, ABOUT), _unit(node)))),
         nulls=tuple(str(each) for each in node.values(*NULLS) or ()) if _is_list(node.get(*NULLS)) else (),
     )
@@ -152,7 +153,7 @@ def _with_row(column: Column, row: Mapping[str, str]) -> Column:
         about=column.about or _cell(row, ABOUT),
         nulls=column.nulls or tuple(_split(_cell(row, NULLS))),
     )
-    low, high = _number(_cell(row, LOW)), _number(_cell(row, HIGH))
+    low, high = as_bound(_cell(row, LOW)), as_bound(_cell(row, HIGH))
     if low is not None or high is not None:
         column = replace(column, minimum=low, maximum=high)
     return _with_cell(column, "" if _cell(row, CODE) else _cell(row, VALUES))
@@ -173,7 +174,7 @@ def _with_cell(column: Column, cell: str) -> Column:
     if not cell:
         return column
     if span := _RANGE.fullmatch(cell.strip()):
-        return replace(column, minimum=_number(span[1]), maximum=_number(span[2]))
+        return replace(column, minimum=as_bound(span[1]), maximum=as_bound(span[2]))
     labels: dict[str, str] = {}
     for part in _split(cell):
         code, *label = re.split("[=:]", part, maxsplit=1)
@@ -184,18 +185,6 @@ def _with_cell(column: Column, cell: str) -> Column:
 def _split(cell: str) -> list[str]:
     separator = next((each for each in ("\n", ";", "|", ",") if each in cell), ",")
     return [part.strip() for part in cell.split(separator) if part.strip()]
-
-
-def _number(text: str) -> int | float | None:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _cell(row: Mapping[str, str], keys: tuple[str, ...]) -> str:

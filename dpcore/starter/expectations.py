@@ -56,7 +56,7 @@ def _judged(root: Node, columns: tuple[Column, ...]) -> Description:
 def _with(column: Column, kind: str, options: Node) -> Column:  # noqa: PLR0911  a table of cases reads best flat
     match kind:
         case "expect_column_values_to_be_between":
-            return replace(column, minimum=_bound(options, "min_value"), maximum=_bound(options, "max_value"))
+            return replace(column, minimum=options.bound("min_value"), maximum=options.bound("max_value"))
         case "expect_column_values_to_not_be_null":
             return replace(column, nullable=False)
         case "expect_column_values_to_be_unique":
@@ -71,11 +71,6 @@ def _with(column: Column, kind: str, options: Node) -> Column:  # noqa: PLR0911 
         case _ if kind in _SETS:
             return replace(column, values=options.values("value_set"))
     return column
-
-
-def _bound(options: Node, key: str) -> int | float | str | None:
-    found = options.get(key)
-    return found.data if found is not None and isinstance(found.data, str) else options.number(key)
 
 
 def looks_like_expectations(root: Node) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpcore.errors import UsageError
-from dpcore.starter.description import Bound, Column, Description, Stored
+from dpcore.starter.description import Column, Description, Stored
 from dpcore.starter.metadata import Node
 
 _TYPES: Mapping[str, Stored] = {
@@ -92,8 +92,8 @@ def _column(node: Node, missing: tuple[str, ...], keys: tuple[str, ...]) -> Colu
         name,
         stored="text" if kind == "boolean" and values else stored,
         values=values or _categories(node),
-        minimum=_bound(limits, "minimum"),
-        maximum=_bound(limits, "maximum"),
+        minimum=limits.bound("minimum"),
+        maximum=limits.bound("maximum"),
         format=_format(node) if stored in {"date", "datetime"} else None,
         nullable=None if required is None else not required.data,
         nulls=missing,
@@ -120,13 +120,6 @@ def _categories(node: Node) -> tuple[Any, ...] | None:
         for each in listed.items("a list of categories")
     ]
     return tuple(each for each in items if isinstance(each, str | int | float)) or None
-
-
-def _bound(node: Node, key: str) -> Bound | None:
-    found = node.get(key)
-    if found is None:
-        return None
-    return found.data if isinstance(found.data, str) else node.number(key)
 
 
 def _format(node: Node) -> str | None:

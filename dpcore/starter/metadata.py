@@ -1,6 +1,8 @@
 """Read metadata files: JSON and YAML, with the position of every part, in bounded time and memory."""
 
+import datetime as dt
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,11 +11,27 @@ from typing import Any
 
 from dpcore.errors import SpecError
 from dpcore.spec.document import LARGEST_BYTES, MOST_PARTS, Document, Mistake, Place, read_document
+from dpcore.starter.description import Bound
 
 LARGEST_JSON = 8 << 20
 MOST_DEPTH = 100
 _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
+
+
+def as_bound(text: str) -> Bound | None:
+    """Return the limit of a range from its text: a finite number, or the text of a date; None if there is no text.
+
+    >>> as_bound("12"), as_bound("-0.5"), as_bound("2025-01-01"), as_bound("inf"), as_bound("")
+    (12, -0.5, '2025-01-01', None, None)
+    """
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return number if math.isfinite(number) else None
+    return text.strip() or None
 
 
 @dataclass(frozen=True)
@@ -92,6 +110,15 @@ class Node:
         if isinstance(data, bool) or not isinstance(data, int | float):
             return None
         return data if abs(data) < float("inf") else None
+
+    def bound(self, *keys: str) -> Bound | None:
+        """Return the limit of a range at the first of these keys: a number, also if it is written as text, or the text of a date."""
+        found = self.get(*keys)
+        if found is None:
+            return None
+        if isinstance(found.data, dt.date):
+            return found.data.isoformat()
+        return as_bound(found.data) if isinstance(found.data, str) else self.number(*keys)
 
     def values(self, *keys: str) -> tuple[str | int | float | bool, ...] | None:
         """Return the scalars of the list at the first of these keys, without nulls; None if there is no list, or an empty one."""

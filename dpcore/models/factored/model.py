@@ -22,7 +22,7 @@ from dpcore.models.factored.across import Across
 from dpcore.models.factored.calibration import Calibration
 from dpcore.models.factored.merged import merged_marginal
 from dpcore.models.factored.moves import Moves
-from dpcore.models.factored.sampling import CHUNK_ROWS, draw_chunks, draw_rows
+from dpcore.models.factored.sampling import draw_chunks, draw_rows
 from dpcore.models.factored.scopes import Scope, Scopes, inside
 from dpcore.models.factored.tree import JunctionTree, cliques_of
 from dpcore.models.model import RowCodes, Weights, checked_total
@@ -198,11 +198,10 @@ class FactoredModel:
     ) -> Iterator[tuple[RowCodes, ...]]:
         """Yield the same rows chunk by chunk, in memory that does not grow with their number.
 
-        If one chunk has all rows, they exchange values so that the marginals of `near` come closer to those of the model.
+        Unless there are many, they exchange values so that the marginals of `near` come closer to those of the model.
         """
         chunks = draw_chunks(self._tree, self._beliefs, self._scopes, count, rng=rng)
-        across = [axes for axes in near if self._home(axes) is None] if count <= CHUNK_ROWS else []
-        sets = sets_worth(across, self.resolutions.cells, count=count)
+        sets = sets_worth(near, self.resolutions.cells, lambda axes: self._home(axes) is None, count=count)
         return (self._exchanged(chunk, sets, rng=rng) for chunk in chunks) if sets else chunks
 
     def _exchanged(

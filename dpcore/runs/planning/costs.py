@@ -15,8 +15,6 @@ from dpcore.marginals.workload import Axes
 from dpcore.models import fitting
 from dpcore.models.exchange import sets_worth
 from dpcore.models.factored import BYTES_PER_CELL
-from dpcore.models.factored.sampling import CHUNK_ROWS as FACTORED_CHUNK
-from dpcore.models.systematic import CHUNK_ROWS as DENSE_CHUNK
 from dpcore.spec import Declaration
 from dpcore.spec.release import AdaptiveSpec, PmwSpec
 from dpcore.strategies import adaptive, mwem
@@ -34,9 +32,10 @@ FAST = 1 / 4  # the lower estimate, as a share of these figures
 # Replicates, errors and card: fitted to whole releases at epsilon 1 on an arm64 core, in CPU seconds. adult7 took 10, adult_discretized 100
 # (of which rows 19, replicates 30), nist_national2019 160; diabetes and census_kdd took 104 and 153 a day earlier, on a busy machine. The middle of the
 # estimates is 0.8 to 1.4 times these figures. They were not tested on other releases.
-SECONDS_PER_EXCHANGE = (
-    6e-8  # of rows, for each row and column of a marginal: adult_discretized took 11 with its marginals, adult7 0.8
+SECONDS_PER_SWEEP = (
+    0.15  # of rows that exchange the values of a column: adult_discretized took 11 with its marginals, adult7 0.8
 )
+SECONDS_PER_EXCHANGE = 6e-8  # of rows, for each row and column of a marginal
 FIT = 1 / 2  # the upper estimate of a replicate's fit, as a share of all its tries: it usually ends before
 SECONDS_PER_MARGINAL, SECONDS_PER_COUNT = 7e-3, 2.3e-6  # of a factored model, to list the errors of its counts
 SECONDS_PER_DENSE_MARGINAL = 5e-4  # likewise, in addition to an evaluation of the model
@@ -122,11 +121,13 @@ def _exchanging(declaration: Declaration, rows: int) -> float:
         return prod(declaration.universe.shape[axis] for axis in axes)
 
     factored = isinstance(declaration.strategy, AdaptiveSpec)
-    if rows > (FACTORED_CHUNK if factored else DENSE_CHUNK):
+    sets = sets_worth(declaration.workload.marginals, cells, lambda _: True, count=rows)
+    if not sets:
         return 0.0
-    sets = sets_worth(declaration.workload.marginals, cells, count=rows)
     each = SECONDS_PER_MARGINAL * len(sets) + SECONDS_PER_COUNT * sum(map(cells, sets)) if factored else 0.0
-    return each + SECONDS_PER_EXCHANGE * rows * sum(map(len, sets))
+    return (
+        each + SECONDS_PER_EXCHANGE * rows * sum(map(len, sets)) + SECONDS_PER_SWEEP * len(declaration.universe.shape)
+    )
 
 
 class _Seconds(NamedTuple):

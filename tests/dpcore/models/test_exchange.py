@@ -11,7 +11,6 @@ from dpcore.models import dense as dense_module
 from dpcore.models import exchange as exchange_module
 from dpcore.models.dense import DenseModel
 from dpcore.models.exchange import random_pairs, sets_worth
-from dpcore.models.factored import model as factored_module
 from dpcore.models.factored.model import FactoredModel
 from dpcore.models.model import Model
 
@@ -98,9 +97,9 @@ def test_nothing_impossible_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrong(drawn(model, PAIRS)) > 0  # the control: a model that does not look
 
 
-def test_more_rows_than_a_chunk_are_drawn_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, model in ((factored_module, chain()), (dense_module, dense())):
-        monkeypatch.setattr(module, "CHUNK_ROWS", ROWS - 1)
+def test_many_rows_are_drawn_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_module, "MOST_ROWS", ROWS - 1)
+    for model in (chain(), dense()):
         assert all((one == other).all() for one, other in zip(drawn(model, ()), drawn(model, TRIPLES), strict=True))
 
 
@@ -115,14 +114,18 @@ def test_marginals_that_take_too_much_work_are_replaced_by_their_pairs_or_left_a
     def cells(axes: Axes) -> int:
         return 10 ** len(axes)
 
-    assert sets_worth(TRIPLES, cells, count=1000) == list(TRIPLES)
-    assert set(sets_worth(TRIPLES, cells, count=999)) == set(PAIRS)
-    assert sets_worth(TRIPLES, cells, count=99) == []
-    assert sets_worth(((0,), (1, 2)), cells, count=100) == [(1, 2)]
+    def worth(near: tuple[Axes, ...], count: int) -> set[Axes]:
+        return set(sets_worth(near, cells, lambda axes: axes != (0, 3), count=count))
+
+    others = {pair for pair in PAIRS if pair != (0, 3)}  # an exchange changes all but one
+    assert worth(TRIPLES, 1000) == set(TRIPLES)
+    assert worth(TRIPLES, 999) == others
+    assert worth((*TRIPLES[:1], (3, 4), (5,)), 999) == {(0, 1), (0, 2), (1, 2), (3, 4)}
+    assert worth(TRIPLES, 99) == set()
     monkeypatch.setattr(exchange_module, "MOST_CELLS", 3999)
-    assert set(sets_worth(TRIPLES, cells, count=1000)) == set(PAIRS)
-    monkeypatch.setattr(exchange_module, "MOST_WORK", 1000 * 12 - 1)
-    assert sets_worth(TRIPLES, cells, count=1000) == []
+    assert worth(TRIPLES, 1000) == others
+    monkeypatch.setattr(exchange_module, "MOST_WORK", 1000 * 10 - 1)
+    assert worth(TRIPLES, 1000) == set()
 
 
 def test_pairs_are_of_one_group_and_differ_and_no_row_is_in_two() -> None:

@@ -277,6 +277,25 @@ def test_a_data_dictionary_in_json(tmp_path: Path) -> None:
     assert draft.entries[0].about == ("gender", "1 Male; 2 Female")
 
 
+def test_a_data_dictionary_with_dates_and_steps(tmp_path: Path) -> None:
+    told = {
+        "day": {"type": "date", "min": "2025-01-01", "max": "2025-03-01"},
+        "seen": {"type": "datetime", "min": "2025-01-01T00:00:00", "max": "2025-03-01T12:00:30"},
+        "dose": {"type": "number", "min": "-12.5", "max": 10, "step": 0.5},
+    }
+    assert {entry.name: entry.declaration for entry in drafted(saved(tmp_path / "dictionary.json", told)).declared} == {
+        "day": {"type": "date", "min": "2025-01-01", "max": "2025-03-01", "missing": True},
+        "seen": {
+            "type": "datetime",
+            "min": "2025-01-01T00:00:00",
+            "max": "2025-03-01T12:00:30",
+            "step": "second",
+            "missing": True,
+        },
+        "dose": {"type": "number", "min": -12.5, "max": 10, "step": 0.5, "missing": True},
+    }
+
+
 def test_a_dictionary_that_gives_numbers_of_codes(tmp_path: Path) -> None:
     draft = drafted(saved(tmp_path / "domain.json", {"age": 85, "sex": 2}), kind="dictionary")
     assert declared(draft)["age"] == {"type": "integer", "min": 0, "max": 84, "missing": True}
