@@ -140,9 +140,12 @@ def _budget_lines(plan: Plan) -> list[str]:
         _amounts(plan),
     ]
     if plan.unspent > WORTH_SAYING:
-        lines.append(
-            f"unspent    at least {percent(plan.unspent)} of it: the noise is already as small as it can be; a smaller epsilon would do"
+        why = (
+            "nothing is left to measure; a larger `share` of a column would use it"
+            if plan.discovers and plan.rounds is None
+            else "the noise is already as small as it can be; a smaller epsilon would do"
         )
+        lines.append(f"unspent    at least {percent(plan.unspent)} of it: {why}")
     if account.remaining is None or account.remaining_epsilon is None:
         return [*lines, f"account    not open yet, so {currency} is assumed: {account.missing}"]
     left = f"{currency.symbol} {down(account.remaining, places=BOOKED_PLACES)}"

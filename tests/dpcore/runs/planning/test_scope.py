@@ -144,6 +144,17 @@ def test_a_usual_epsilon_is_spent_to_the_end(workspace: Workspace, capsys: pytes
     assert "unspent" not in capsys.readouterr().out
 
 
+def test_what_a_single_tree_leaves_is_not_said_to_be_of_no_use(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = workspace.folder / "one.yaml"
+    privacy = "{unit: row, neighbours: add-remove, epsilon: 1.0, delta: 1e-9}"
+    column = "universe: {x: {type: integer, min: 0, max: 9999}}"
+    spec.write_text(f"dataset: one\nsource: {{path: one.csv}}\nprivacy: {privacy}\n{column}\n", encoding="utf-8")
+    assert dpflow("plan", spec) == 0
+    assert "unspent    at least 10 % of it: nothing is left to measure; a larger `share`" in capsys.readouterr().out
+
+
 def test_a_hundred_columns_with_all_their_triples_are_planned_in_seconds(workspace: Workspace) -> None:
     spec = wide(workspace.folder, columns=100, values=10, marginals=3)
     start = time.process_time()
