@@ -20,10 +20,8 @@ Pairs = tuple[Codes, Codes]
 """The first and the second row of each pair. No row is in two pairs."""
 
 SWEEPS = 2  # over all columns: the second gains a fifth of what the first does
-BATCH, BATCHES = (
-    32,
-    1500,
-)  # pairs that are judged at once, at least, and their number, at most: too many would all correct the same cell
+BATCH = 32  # pairs that are judged at once, at least: too many would all correct the same cell
+BATCHES = 1500  # for each column, at most: more rows are judged in larger batches
 LEAST_GAIN = 1e-3  # rows: less is a rounding error
 MOST_ROWS = 1 << 18  # with more, their own noise is small
 MOST_WORK = 1 << 26  # rows times columns of all marginals: up to ten seconds

@@ -32,9 +32,7 @@ FAST = 1 / 4  # the lower estimate, as a share of these figures
 # Replicates, errors and card: fitted to whole releases at epsilon 1 on an arm64 core, in CPU seconds. adult7 took 10, adult_discretized 100
 # (of which rows 19, replicates 30), nist_national2019 160; diabetes and census_kdd took 104 and 153 a day earlier, on a busy machine. The middle of the
 # estimates is 0.8 to 1.4 times these figures. They were not tested on other releases.
-SECONDS_PER_SWEEP = (
-    0.15  # of rows that exchange the values of a column: adult_discretized took 11 with its marginals, adult7 0.8
-)
+SECONDS_PER_SWEEP = 0.15  # of rows that exchange values, for each column: adult7 took 0.8
 SECONDS_PER_EXCHANGE = 6e-8  # of rows, for each row and column of a marginal
 FIT = 1 / 2  # the upper estimate of a replicate's fit, as a share of all its tries: it usually ends before
 SECONDS_PER_MARGINAL, SECONDS_PER_COUNT = 7e-3, 2.3e-6  # of a factored model, to list the errors of its counts
