@@ -7,6 +7,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -92,10 +93,13 @@ def test_a_retry_of_a_failed_run_goes_on_from_the_transcript(
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a bug: no result is looked up, and what an attempt pays for has a name of its own."""
-    charge_then = Curator._charge_then
+    charge_then, attempts = Curator._charge_then, count()
 
     def forgetful(self: Curator, step: str, *arguments: Any) -> bytes:
-        return charge_then(self, f"{step}@{id(self)}", *arguments)
+        attempt = vars(self).setdefault(
+            "attempt", next(attempts)
+        )  # an id would be that of an earlier object in the same place
+        return charge_then(self, f"{step}@{attempt}", *arguments)
 
     monkeypatch.setattr(Curator, "_stored", lambda self, step: None)
     monkeypatch.setattr(Curator, "_charge_then", forgetful)
