@@ -6,6 +6,7 @@ import resource
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,12 @@ def cost_of_release(folder: Path, *, currency: str | None = None, profile: Path 
         currency: The currency of the account; None to choose it by delta.
         profile: Where to write a profile for pstats. The seconds are then those of the profiled run.
     """
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_release, (str(folder), currency, None if profile is None else str(profile.resolve())))
+    with ProcessPoolExecutor(
+        1, mp_context=multiprocessing.get_context("spawn")
+    ) as pool:  # it raises if the process is killed
+        return pool.submit(
+            _release, str(folder), currency, None if profile is None else str(profile.resolve())
+        ).result()
 
 
 def _release(folder: str, currency_name: str | None, profile: str | None) -> dict[str, Any]:
