@@ -6,7 +6,7 @@ column changes. For each column, a model pairs rows for which that hardly change
 of the absolute differences between the counts of the rows and those of the model becomes smaller.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, combinations
 
 import numpy as np
@@ -29,46 +29,43 @@ MOST_CELLS = 1 << 22  # of all marginals
 
 
 def sets_worth(
-    near: Iterable[Axes], cells: Callable[[Axes], int], is_across: Callable[[Axes], bool], *, count: int
+    near: Iterable[Axes], cells: Callable[[Axes], int], is_worth: Callable[[Axes], bool], *, count: int
 ) -> list[Axes]:
     """Return the marginals by which `count` rows should exchange values; none if there are too many rows, or it is too much work.
 
-    They are the given ones, with the pairs of those that have more cells than rows and cannot come much closer. If that is too much work,
-    they are the pairs of all. To choose among them would help some and harm the rest.
+    They are the given ones. A marginal that is not worth it, or has more cells than rows and cannot come much closer, is replaced by its pairs.
+    If that is too much work, they are the pairs of all. To choose among them would help some and harm the rest.
 
     Args:
         near: The marginals that matter.
         cells: The number of cells of a marginal.
-        is_across: Whether an exchange can change a marginal.
+        is_worth: Whether an exchange can change a marginal, and the model can compute it in little time.
         count: The number of rows.
     """
     given = tuple(near) if count <= MOST_ROWS else ()
 
-    def wanted() -> Iterator[Axes]:
-        for axes in given:
-            yield from [axes] if cells(axes) <= count else combinations(axes, 2)
+    def fits(axes: Axes) -> bool:
+        return len(axes) > 1 and cells(axes) <= count and is_worth(axes)
 
     pairs = (pair for axes in given for pair in combinations(axes, 2))
-    return _feasible(wanted(), cells, is_across, count) or _feasible(pairs, cells, is_across, count)
+    wanted = (each for axes in given for each in ([axes] if fits(axes) else combinations(axes, 2)))
+    return _feasible(wanted, cells, fits, count) or _feasible(pairs, cells, fits, count)
 
 
 def _feasible(
-    sets: Iterable[Axes], cells: Callable[[Axes], int], is_across: Callable[[Axes], bool], count: int
+    sets: Iterable[Axes], cells: Callable[[Axes], int], fits: Callable[[Axes], bool], count: int
 ) -> list[Axes]:
-    """Return the marginals that an exchange can change, with no more cells than rows; none if they are too much work.
-
-    There may be millions, so it stops at once.
-    """
+    """Return the marginals that fit; none if they are too much work. There may be millions, so it stops at once."""
     found: dict[Axes, bool] = {}
     work = together = 0
     for axes in sets:
         if axes not in found:
-            found[axes] = len(axes) > 1 and cells(axes) <= count and is_across(axes)
+            found[axes] = fits(axes)
             if found[axes]:
                 work, together = work + count * len(axes), together + cells(axes)
                 if work > MOST_WORK or together > MOST_CELLS:
                     return []
-    return [axes for axes, is_worth in found.items() if is_worth]
+    return [axes for axes, is_kept in found.items() if is_kept]
 
 
 def exchange(

@@ -55,6 +55,17 @@ class Across:
             self._conditionals[part] = self._joint(part, further[part])
         return self._joint(whole, further[whole])[0]
 
+    def work(self, axes: Axes) -> int:
+        """Return about how many cells all arrays together have that computing a marginal takes, if nothing is cached. Nothing is computed."""
+        waiting, cells = [Part(self.middle(axes), None, axes)], 0
+        for part in waiting:  # the list grows during the loop
+            further = self.further(part)
+            waiting += further
+            over, result = self._over(part, further)
+            others = [self._result(each) for each in further]
+            cells += self.scopes.resolutions.cells(over) + self._least_work(others, over, result)[0]
+        return cells
+
     def _forget(self) -> None:
         """Drop the oldest cached factors, if all together take too much memory."""
         held = sum(array.nbytes for array, _ in self._conditionals.values())
@@ -95,40 +106,52 @@ class Across:
     def _joint(self, part: Part, further: Sequence[Part]) -> Factor:
         """Return the distribution of a part's axes given its separator. The conditionals of all further parts must be cached."""
         clique, seen_from, axes = part
+        over, result = self._over(part, further)
+        array = self.within(clique, self.scopes.of(over))
+        if seen_from is not None:
+            array = array * self._inverse(array, over, self.scopes.axes(self.tree.separator(clique, seen_from)))
+        conditionals = [self._conditionals[each] for each in further]
+        _, order = self._least_work([others for _, others in conditionals], over, result)
+        factors = [conditionals[place] for place in order]
+        for done, factor in enumerate(factors, start=1):
+            keep = _needed(result, [others for _, others in factors[done:]])
+            array, over = self._factors.product((array, over), factor, keep=keep)
+        goal = axes if seen_from is None else result
+        return self._moves.sum(array, over, goal), goal
+
+    def _over(self, part: Part, further: Sequence[Part]) -> tuple[Axes, Axes]:
+        """Return the axes of a part's clique that are needed, and those of the part given its separator."""
+        clique, seen_from, axes = part
         tree, scopes = self.tree, self.scopes
         separator = 0 if seen_from is None else tree.separator(clique, seen_from)
         needed = separator | scopes.of(tuple(axis for axis in axes if tree.cliques[clique] >> axis & 1))
         for each in further:
             needed |= tree.separator(each.clique, clique)
-        array, over = self.within(clique, needed), scopes.axes(needed)
-        if seen_from is not None:
-            array = array * self._inverse(array, over, scopes.axes(separator))
-        result = scopes.finest({*axes, *scopes.axes(separator)})
-        factors = self._in_order([self._conditionals[each] for each in further], over, result)
-        for done, factor in enumerate(factors, start=1):
-            array, over = self._factors.product((array, over), factor, keep=_needed(result, factors[done:]))
-        goal = axes if seen_from is None else result
-        return self._moves.sum(array, over, goal), goal
+        return scopes.axes(needed), scopes.finest({*axes, *scopes.axes(separator)})
 
-    def _in_order(self, factors: list[Factor], over: Axes, result: Axes) -> list[Factor]:
-        """Return factors in the order in which an array over some axes is multiplied by them with the least work, to be summed to a result.
+    def _result(self, part: Part) -> Axes:
+        return self._over(part, ())[1]
 
-        The product is the same in every order. The arrays in between can be a hundred times as large in one order as in another.
+    def _least_work(self, factors: Sequence[Axes], over: Axes, result: Axes) -> tuple[int, tuple[int, ...]]:
+        """Return in which order an array over some axes is multiplied by factors with the least work, to be summed to a result.
+
+        The product is the same in every order. The arrays in between can be a hundred times as large in one order as in another. The
+        first number is that of their cells.
         """
-        if len(factors) == 1:
-            return factors
         of, finest = self.scopes.resolutions, self.scopes.finest
 
-        def work(order: Sequence[Factor]) -> int:
+        def work(order: Sequence[int]) -> int:
             cells, axes = 0, set(over)
-            for done, (_, others) in enumerate(order, start=1):
-                multiplied = finest({*axes, *others})
-                kept = {of.column(axis) for axis in _needed(result, order[done:])}
+            for done, place in enumerate(order, start=1):
+                multiplied = finest({*axes, *factors[place]})
+                kept = {of.column(axis) for axis in _needed(result, [factors[later] for later in order[done:]])}
                 cells += of.cells(multiplied)
                 axes = {axis for axis in multiplied if of.column(axis) in kept}
             return cells
 
-        return min(map(list, permutations(factors)), key=work)
+        orders = {order: work(order) for order in permutations(range(len(factors)))}
+        best = min(orders, key=orders.__getitem__)
+        return orders[best], best
 
     def within(self, clique: int, needed: Scope) -> Weights:
         """Return the probabilities of the cells of some axes of a clique."""
@@ -144,6 +167,6 @@ class Across:
         return self._moves.spread(inverse, separator, over)
 
 
-def _needed(result: Axes, factors: Sequence[Factor]) -> set[int]:
+def _needed(result: Axes, factors: Sequence[Axes]) -> set[int]:
     """Return the axes of a result, and those of factors that it is yet to be multiplied by."""
-    return {*result, *(axis for _, axes in factors for axis in axes)}
+    return {*result, *(axis for axes in factors for axis in axes)}

@@ -1,5 +1,6 @@
 """Rows that exchange values: closer to the model, and nothing else changes."""
 
+from collections.abc import Iterable
 from itertools import combinations
 
 import numpy as np
@@ -11,6 +12,7 @@ from dpcore.models import dense as dense_module
 from dpcore.models import exchange as exchange_module
 from dpcore.models.dense import DenseModel
 from dpcore.models.exchange import random_pairs, sets_worth
+from dpcore.models.factored import model as factored_module
 from dpcore.models.factored.model import FactoredModel
 from dpcore.models.model import Model
 
@@ -101,6 +103,27 @@ def test_many_rows_are_drawn_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange_module, "MOST_ROWS", ROWS - 1)
     for model in (chain(), dense()):
         assert all((one == other).all() for one, other in zip(drawn(model, ()), drawn(model, TRIPLES), strict=True))
+
+
+def test_a_marginal_that_takes_much_memory_is_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[Axes] = []
+    marginals = FactoredModel.marginals
+
+    def noted(self: FactoredModel, sets: Iterable[Axes]) -> dict[Axes, np.ndarray]:
+        computed.extend(wanted := tuple(sets))
+        return marginals(self, wanted)
+
+    monkeypatch.setattr(FactoredModel, "marginals", noted)
+    drawn(chain(), TRIPLES)
+    assert set(computed) == set(TRIPLES)
+    computed.clear()
+    monkeypatch.setattr(factored_module, "MOST_WORK", 200)  # enough for columns with one between them
+    drawn(chain(), TRIPLES)
+    assert set(computed) == {(0, 2), (1, 3), (0, 1, 2), (1, 2, 3)}
+    computed.clear()
+    monkeypatch.setattr(factored_module, "MOST_WORK", 0)
+    drawn(chain(), TRIPLES)
+    assert computed == []
 
 
 def test_no_rows() -> None:
