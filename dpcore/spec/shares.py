@@ -43,7 +43,8 @@ def usual_share(
     rounds = min(MOST_ROUNDS[pure], sum(len(axes) > 1 for axes in workload.marginals))
     share = math.fsum(single[axis] for axis in fine) / len(fine) / (math.fsum(single) + rounds * mean)
     least = min(LEAST, LEAST_TOGETHER / len(fine))
-    return Fraction(min(max(share, least, needed), MOST_TOGETHER / len(fine))).limit_denominator(10**6)
+    found = min(max(share, least, needed), MOST_TOGETHER / len(fine))
+    return Fraction(found).limit_denominator(1000 if found >= 0.001 else 10**6)
 
 
 @lru_cache(maxsize=1000)
