@@ -7,6 +7,7 @@ of the absolute differences between the counts of the rows and those of the mode
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import accumulate, combinations
 
 import numpy as np
@@ -44,6 +45,7 @@ def sets_worth(
     """
     given = tuple(near) if count <= MOST_ROWS else ()
 
+    @cache
     def fits(axes: Axes) -> bool:
         return len(axes) > 1 and cells(axes) <= count and is_worth(axes)
 

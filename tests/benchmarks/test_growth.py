@@ -82,9 +82,9 @@ def test_a_small_run_has_the_cost_of_every_step() -> None:
         [sys.executable, "-m", "benchmarks.growth", *options], cwd=ROOT, check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert all("pairs of columns would be poor" in line for line in done.stderr.splitlines()), (
-        done.stderr
-    )  # of 500 rows
+    said = done.stderr.splitlines()
+    assert said, "500 rows are too few"
+    assert all("pairs of columns would be poor" in line for line in said), said
     result = json.loads(done.stdout)["rows"]
     assert [run["rows"] for run in result["runs"]] == [500, 2000]
     for run in result["runs"]:

@@ -48,16 +48,17 @@ class Flown:
         """Search every byte of every file of the folder, Prefect's home, results and releases in it, and of the database's own files."""
         places = [path for root in (self.folder, *self.database) for path in sorted(root.rglob("*")) if path.is_file()]
         wanted = [form.encode() for form in forms(text)]
-        public = ((path.name, content_of(path)) for path in places if path.name not in STEWARDS)
+        public = ((path.name, self._content(path)) for path in places if path.name not in STEWARDS)
         return [name for name, content in public if any(form in content for form in wanted)]
 
-
-def content_of(path: Path) -> bytes:
-    """Return what a file holds. A running server removes some of its own, such as `pg_internal.init`, and writes them again."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
+    def _content(self, path: Path) -> bytes:
+        """Return what a file holds. A running database removes some of its own, such as `pg_internal.init`, and writes them again."""
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            if any(path.is_relative_to(root) for root in self.database):
+                return b""
+            raise
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
