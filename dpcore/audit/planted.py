@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dpcore.audit.events import Outcomes
 from dpcore.curator.ask import ask
+from dpcore.curator.charges import Statistic
 from dpcore.curator.curator import Curator
 from dpcore.curator.gate import CountQuery, Gate, Gatekeeper
 from dpcore.ledger import Operation, OperationState
@@ -148,16 +149,18 @@ class HalfNoiseCurator(Curator):
 class FreeCurator(Curator):
     """A curator that draws without charging."""
 
-    def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:  # noqa: ARG002
+    def _charge_then(self, *_step: Any, draw: Callable[[Histogram], bytes], **_mechanism: Any) -> bytes:
         return draw(self._received[0]) if self._received else b""
 
 
 class LateCurator(Curator):
     """A curator that charges after it has drawn."""
 
-    def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
+    def _charge_then(
+        self, step: str, statistic: Statistic, *, mechanism: Mechanism, draw: Callable[[Histogram], bytes]
+    ) -> bytes:
         output = draw(self._received[0]) if self._received else b""
-        return super()._charge_then(step, mechanism, lambda _: output)
+        return super()._charge_then(step, statistic, mechanism=mechanism, draw=lambda _: output)
 
 
 class TrueErrorGate(Gate):
@@ -203,7 +206,7 @@ class LateGatekeeper(Gatekeeper):
     def open_gate(self, step: str, mechanism: SparseVector, *, threshold: int) -> tuple[Operation, Gate]:
         """Return a gate that was drawn before it was charged."""
         gate = Gate(self._histogram, mechanism.begin(threshold))
-        return self._charge(step, mechanism), gate
+        return self._charge(step, Statistic.GATE, mechanism), gate
 
 
 def answered_free(account: str, query: Any, *columns: Any) -> Any:  # noqa: ARG001  nobody pays

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from dpcore.curator.charges import Statistic, charge
 from dpcore.errors import DpflowError, SourceBroken, UsageError
 from dpcore.ledger import Account, open_ledger
 from dpcore.mechanisms.descriptions import Description
@@ -61,9 +62,9 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
     with open_ledger() as ledger:
         payer = ledger.account(account)
         _require_agreement(payer, query.protection)
-        amount, described = query.price(payer.currency), query.describe()
         run = str(uuid.uuid4())
-        ledger.reserve(run, account=account, amount=amount, claim=f"{STEP} by {described['name']}")
+        amount = query.price(payer.currency)
+        ledger.reserve(run, account=account, amount=amount, claim=f"{STEP} by {query.describe()['name']}")
         lease = ledger.lease(run)
         try:
             exact = query.read(*columns, **more)
@@ -71,7 +72,9 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
             if not isinstance(refused, SourceBroken):  # that error may depend on private rows, so it is not refunded
                 ledger.refund(run, lease=lease)
             raise
-        operation = ledger.charge(lease, step=STEP, amount=amount, mechanism=described)
+        operation = charge(
+            ledger, lease, step=STEP, statistic=Statistic.QUERY, mechanism=query, currency=payer.currency
+        )
         answer = query.answer(exact)
         ledger.commit(operation, _stored(answer))
         ledger.settle(run, release=None, lease=lease)

@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.curator.charges import Statistic, charge
 from dpcore.errors import StepFailed
 from dpcore.ledger import Lease, Ledger
 from dpcore.marginals.measurements import Counts, Measurement, Selection
@@ -87,7 +88,7 @@ class Curator:
                 self._amount(share), currency=self._currency, protection=self._protection.of_one_answer
             )
 
-        return self._measure(step, mechanism, (axis,), cell=None)
+        return self._measure(step, Statistic.MARGINAL, mechanism_of=mechanism, axes=(axis,))
 
     def receive(self, histogram: Histogram, *, lease: Lease) -> None:
         """Accept the private counts, and the lease under which the run is charged for using them."""
@@ -141,14 +142,28 @@ class Curator:
         the score moves by at most w_i |x_i - x'_i|_1, and a marginal moves by at most the L1 sensitivity: no score moves by more than
         the L1 sensitivity times the largest weight (docs/decisions/0015, 0063).
         """
-        return self._select(step, expected, share, sensitivity=self._protection.sensitivity.l1, choose=_worst_marginal)
+        return self._select(
+            step,
+            Statistic.MARGINAL_ERRORS,
+            expected=expected,
+            share=share,
+            sensitivity=self._protection.sensitivity.l1,
+            choose=_worst_marginal,
+        )
 
     def select_cell(self, step: str, expected: Expected, *, share: Fraction) -> Selection:
         """Select the single counting query, a cell of one of the marginals, that the model gets most wrong.
 
         The score w_i |true - expected| of a cell moves by at most the Linf sensitivity times the largest weight.
         """
-        return self._select(step, expected, share, sensitivity=self._protection.sensitivity.linf, choose=_worst_cell)
+        return self._select(
+            step,
+            Statistic.CELL_ERRORS,
+            expected=expected,
+            share=share,
+            sensitivity=self._protection.sensitivity.linf,
+            choose=_worst_cell,
+        )
 
     def measure_mean_error(self, step: str, expected: Expected, *, share: Fraction) -> Measurement:
         """Measure the weighted mean of the errors of expected marginals, in whole rows.
@@ -161,7 +176,14 @@ class Curator:
             errors = sum(int(each.sum()) for each in _weighted_errors(histogram, offered))
             return errors // sum(offer.weight for offer in offered)
 
-        return self._measure_error(step, expected, share, sensitivity=self._protection.sensitivity.l1, exact=exact)
+        return self._measure_error(
+            step,
+            Statistic.MEAN_ERROR,
+            expected=expected,
+            share=share,
+            sensitivity=self._protection.sensitivity.l1,
+            exact=exact,
+        )
 
     def measure_largest_error(self, step: str, expected: Expected, *, share: Fraction) -> Measurement:
         """Measure the largest error |x_i - e_i| of a single cell of expected marginals. It moves by at most the Linf sensitivity.
@@ -173,11 +195,18 @@ class Curator:
             once = [Offer(offer.axes, offer.expected) for offer in offered]
             return max(int(each.max(initial=0)) for each in _weighted_errors(histogram, once))
 
-        return self._measure_error(step, expected, share, sensitivity=self._protection.sensitivity.linf, exact=exact)
+        return self._measure_error(
+            step,
+            Statistic.LARGEST_ERROR,
+            expected=expected,
+            share=share,
+            sensitivity=self._protection.sensitivity.linf,
+            exact=exact,
+        )
 
     def measure_marginal(self, step: str, axes: Axes, *, share: Fraction) -> Measurement:
         """Measure a whole marginal, with the noise that suits the account's currency."""
-        return self._measure(step, lambda: self._marginal_mechanism(share), axes, cell=None)
+        return self._measure(step, Statistic.MARGINAL, mechanism_of=lambda: self._marginal_mechanism(share), axes=axes)
 
     def measure_cell(self, step: str, axes: Axes, cell: int | None, *, share: Fraction) -> Measurement:
         """Measure one count: a cell of a marginal, or the total (no axes, cell None)."""
@@ -185,7 +214,7 @@ class Curator:
         def mechanism() -> Noise:
             return cell_noise(self._amount(share), currency=self._currency, protection=self._protection)
 
-        return self._measure(step, mechanism, axes, cell=cell)
+        return self._measure(step, Statistic.COUNT, mechanism_of=mechanism, axes=axes, cell=cell)
 
     def measure_grid(self, step: str, axes: Axes, *, mechanism: Noise, keep: Callable[[Counts], bytes]) -> bytes:
         """Measure a marginal over axes of the received histogram with given noise, and return what is kept of it.
@@ -202,9 +231,22 @@ class Curator:
         if mechanism.sensitivity != self._protection.sensitivity:
             raise StepFailed("the noise is not for a marginal of this protection; report this")
         known = self._stored(step)
-        return known or self._charge_then(step, mechanism, lambda table: keep(mechanism.draw(table.marginal(axes))))
+        return known or self._charge_then(
+            step,
+            Statistic.MARGINAL,
+            mechanism=mechanism,
+            draw=lambda table: keep(mechanism.draw(table.marginal(axes))),
+        )
 
-    def _measure(self, step: str, mechanism_of: Callable[[], Noise], axes: Axes, *, cell: int | None) -> Measurement:
+    def _measure(
+        self,
+        step: str,
+        statistic: Statistic,
+        *,
+        mechanism_of: Callable[[], Noise],
+        axes: Axes,
+        cell: int | None = None,
+    ) -> Measurement:
         def pay_and_draw() -> bytes:
             mechanism = mechanism_of()
 
@@ -215,18 +257,19 @@ class Curator:
                     step=step, axes=axes, cell=cell, values=noisy, noise=mechanism.standard_deviation
                 ).to_bytes()
 
-            return self._charge_then(step, mechanism, draw)
+            return self._charge_then(step, statistic, mechanism=mechanism, draw=draw)
 
         measurement = Measurement.from_bytes(self._stored(step) or pay_and_draw(), step=step)
         self._drawn[step] = measurement.values.size
         return measurement
 
-    def _measure_error(
+    def _measure_error(  # noqa: PLR0913  the step, what it compares, its price, and the number
         self,
         step: str,
+        statistic: Statistic,
+        *,
         expected: Expected,
         share: Fraction,
-        *,
         sensitivity: int,
         exact: Callable[[Histogram, Sequence[Offer]], int],
     ) -> Measurement:
@@ -242,13 +285,22 @@ class Curator:
                     step=step, axes=(), cell=0, values=noisy, noise=mechanism.standard_deviation
                 ).to_bytes()
 
-            return self._charge_then(step, mechanism, draw)
+            return self._charge_then(step, statistic, mechanism=mechanism, draw=draw)
 
         measurement = Measurement.from_bytes(self._stored(step) or pay_and_draw(), step=step)
         self._drawn[step] = measurement.values.size
         return measurement
 
-    def _select(self, step: str, expected: Expected, share: Fraction, *, sensitivity: int, choose: Choose) -> Selection:
+    def _select(  # noqa: PLR0913  the step, what it selects from, its price, and the rule
+        self,
+        step: str,
+        statistic: Statistic,
+        *,
+        expected: Expected,
+        share: Fraction,
+        sensitivity: int,
+        choose: Choose,
+    ) -> Selection:
         """Select by the exponential mechanism, where an unweighted error moves by at most `sensitivity`."""
 
         def pay_and_draw() -> bytes:
@@ -259,7 +311,10 @@ class Curator:
                 sensitivity=sensitivity * max(offer.weight for offer in offered),
             )
             return self._charge_then(
-                step, mechanism, lambda histogram: choose(mechanism, histogram, offered).to_bytes()
+                step,
+                statistic,
+                mechanism=mechanism,
+                draw=lambda histogram: choose(mechanism, histogram, offered).to_bytes(),
             )
 
         selection = Selection.from_bytes(self._stored(step) or pay_and_draw(), step=step)
@@ -286,13 +341,15 @@ class Curator:
         self._paid[step] = done.amount
         return done.output
 
-    def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
+    def _charge_then(
+        self, step: str, statistic: Statistic, *, mechanism: Mechanism, draw: Callable[[Histogram], bytes]
+    ) -> bytes:
         """Charge for the step, draw its result, and store it, in that order."""
         if self._received is None:
             raise StepFailed(f"step {step} has no result yet and the data was not read; resume the run")
         histogram, lease = self._received
-        operation = self._ledger.charge(
-            lease, step=step, amount=mechanism.price(self._currency), mechanism=mechanism.describe()
+        operation = charge(
+            self._ledger, lease, step=step, statistic=statistic, mechanism=mechanism, currency=self._currency
         )
         output = draw(histogram)
         self._ledger.commit(operation, output)

@@ -9,6 +9,7 @@ from hashlib import sha256
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.curator.charges import Statistic, charge
 from dpcore.ledger import Lease, Ledger, Operation
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Axes
@@ -98,7 +99,7 @@ class Gatekeeper:
 
     def open_gate(self, step: str, mechanism: SparseVector, *, threshold: int) -> tuple[Operation, Gate]:
         """Charge for a gate and draw the noise of its threshold."""
-        operation = self._charge(step, mechanism)
+        operation = self._charge(step, Statistic.GATE, mechanism)
         return operation, Gate(self._histogram, mechanism.begin(threshold))
 
     def close_gate(self, operation: Operation, record: bytes) -> None:
@@ -107,7 +108,7 @@ class Gatekeeper:
 
     def measure(self, step: str, query: CountQuery, mechanism: Noise) -> Measurement:
         """Charge for a count, draw it, and store it."""
-        operation = self._charge(step, mechanism)
+        operation = self._charge(step, Statistic.COUNT, mechanism)
         true = np.array([int(query.on(self._histogram.marginal(query.axes)))], dtype=np.int64)
         noisy = Measurement(
             step=step, axes=query.axes, cell=None, values=mechanism.draw(true), noise=mechanism.standard_deviation
@@ -115,7 +116,7 @@ class Gatekeeper:
         self._ledger.commit(operation, noisy.to_bytes())
         return noisy
 
-    def _charge(self, step: str, mechanism: SparseVector | Noise) -> Operation:
-        return self._ledger.charge(
-            self._lease, step=step, amount=mechanism.price(self._currency), mechanism=mechanism.describe()
+    def _charge(self, step: str, statistic: Statistic, mechanism: SparseVector | Noise) -> Operation:
+        return charge(
+            self._ledger, self._lease, step=step, statistic=statistic, mechanism=mechanism, currency=self._currency
         )

@@ -19,7 +19,7 @@ from dpcore.tables.histogram import LocalHistogram
 
 EPSILONS = (0.5, 1.0, 2.0)
 
-_RUN, _STEP = "audit", "measure"
+_RUN, _STEP = "audit", "round-001/measure"
 
 
 @contextmanager

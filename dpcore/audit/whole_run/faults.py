@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.audit.planted import HalfNoiseCurator, Variant
+from dpcore.curator.charges import Statistic
 from dpcore.curator.curator import Curator
 from dpcore.ledger import Lease
 from dpcore.mechanisms import Mechanism
@@ -167,7 +168,10 @@ class _Underpriced(Curator):
         amount = CHEAPER * self._amount(share)
         return marginal_noise(amount, currency=self._currency, protection=self._protection)
 
-    def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
+    def _charge_then(
+        self, step: str, statistic: Statistic, *, mechanism: Mechanism, draw: Callable[[Histogram], bytes]
+    ) -> bytes:
+        del statistic
         amount = max(1, mechanism.price(self._currency) // CHEAPER)
         if self._received is None:
             return b""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.curator.charges import ChargedStep, Statistic
 from dpcore.curator.curator import Curator, Offer, _weighted_errors
 from dpcore.errors import StepFailed
 from dpcore.ledger import Ledger, open_ledger
@@ -17,6 +18,12 @@ from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.tables.histogram import LocalHistogram
 from tests.conftest import Workspace
 
+STEPS = {
+    "select_marginal": "round-001/select",
+    "select_cell": "round-001/select",
+    "measure_mean_error": "error/workload",
+    "measure_largest_error": "error/largest",
+}
 SHAPE = (2, 3)
 COUNTS = np.array([[50, 0, 10], [5, 100, 35]])
 MECHANISMS = (DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, RoundedGaussian)
@@ -56,12 +63,12 @@ def marginals() -> list[Offer]:
 
 
 def ask_everything(curator: Curator) -> None:
-    curator.select_marginal("a/select", marginals, share=Fraction(1, 10))
-    curator.select_cell("b/select", lambda: [Offer((0,), np.zeros(2, dtype=np.int64))], share=Fraction(1, 10))
-    curator.measure_marginal("a/measure", (0, 1), share=Fraction(1, 10))
-    curator.measure_cell("b/measure", (0,), 1, share=Fraction(1, 10))
+    curator.select_marginal("round-001/select", marginals, share=Fraction(1, 10))
+    curator.select_cell("round-002/select", lambda: [Offer((0,), np.zeros(2, dtype=np.int64))], share=Fraction(1, 10))
+    curator.measure_marginal("round-001/measure", (0, 1), share=Fraction(1, 10))
+    curator.measure_cell("round-002/measure", (0,), 1, share=Fraction(1, 10))
     curator.measure_cell("total", (), None, share=Fraction(1, 10))
-    curator.measure_mean_error("error/mean", marginals, share=Fraction(1, 10))
+    curator.measure_mean_error("error/workload", marginals, share=Fraction(1, 10))
     curator.measure_largest_error("error/largest", marginals, share=Fraction(1, 10))
 
 
@@ -96,8 +103,8 @@ def test_the_same_question_is_answered_from_the_ledger_without_charge_draw_or_da
     make_curator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     curator, ledger = make_curator()
-    first = curator.measure_marginal("m", (0, 1), share=Fraction(1, 2))
-    chosen = curator.select_marginal("s", marginals, share=Fraction(1, 2))
+    first = curator.measure_marginal("one-way/m", (0, 1), share=Fraction(1, 2))
+    chosen = curator.select_marginal("round-001/select", marginals, share=Fraction(1, 2))
     head = ledger.head()
     blind = Curator(
         ledger=ledger,
@@ -105,12 +112,12 @@ def test_the_same_question_is_answered_from_the_ledger_without_charge_draw_or_da
         protection=Protection(unit="person", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE),
         currency=Currency.ZCDP,
     )
-    again = blind.measure_marginal("m", (0, 1), share=Fraction(1, 2))
+    again = blind.measure_marginal("one-way/m", (0, 1), share=Fraction(1, 2))
     assert (again.values == first.values).all()
-    assert blind.select_marginal("s", lambda: pytest.fail("not needed"), share=Fraction(1, 2)) == chosen
+    assert blind.select_marginal("round-001/select", lambda: pytest.fail("not needed"), share=Fraction(1, 2)) == chosen
     assert ledger.head() == head
     with pytest.raises(StepFailed):
-        blind.measure_marginal("new", (0,), share=Fraction(1, 2))
+        blind.measure_marginal("one-way/new", (0,), share=Fraction(1, 2))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +139,7 @@ def test_each_currency_is_spent_on_the_mechanisms_that_suit_it(
     assert [row.mechanism["name"] for row in rows] == ["exponential", "exponential", marginal, *[cell] * 4]
     for row in rows:
         assert from_description(row.mechanism).price(currency) == row.amount
-    measured = curator.measure_marginal("a/measure", (0, 1), share=Fraction(1, 10))
+    measured = curator.measure_marginal("round-001/measure", (0, 1), share=Fraction(1, 10))
     assert expected < measured.noise < 1.3 * expected  # some was spent in between
 
 
@@ -143,9 +150,9 @@ def test_the_noise_follows_from_unit_and_neighbours(
     make_curator: Any, neighbours: str, rows: int, squared: int
 ) -> None:
     curator, ledger = make_curator(rows_per_unit=rows, neighbours=Neighbours(neighbours))
-    curator.measure_marginal("m", (0, 1), share=Fraction(1, 2))
-    curator.select_marginal("s", marginals, share=Fraction(1, 2))
-    curator.measure_cell("c", (0,), 0, share=Fraction(1, 2))
+    curator.measure_marginal("one-way/m", (0, 1), share=Fraction(1, 2))
+    curator.select_marginal("round-001/select", marginals, share=Fraction(1, 2))
+    curator.measure_cell("round-001/measure", (0,), 0, share=Fraction(1, 2))
     measured, selected, counted = ledger.transcript("r")
     assert measured.mechanism["l2_squared"] == squared
     assert selected.mechanism["sensitivity"] == rows * (2 if neighbours == "replace-one" else 1)
@@ -159,9 +166,9 @@ def test_selection_finds_what_the_model_gets_most_wrong(make_curator: Any) -> No
         Offer((1,), COUNTS.sum(axis=0) + np.array([-40000, 0, 0])),
         Offer((0, 1), COUNTS + 10),
     ]
-    assert curator.select_marginal("s", lambda: offered, share=Fraction(1, 2)).axes == (1,)
+    assert curator.select_marginal("round-001/select", lambda: offered, share=Fraction(1, 2)).axes == (1,)
     expected = [Offer((0,), COUNTS.sum(axis=1)), Offer((0, 1), COUNTS + np.eye(2, 3, 1, dtype=np.int64) * 40000)]
-    chosen = curator.select_cell("c", lambda: expected, share=Fraction(1, 2))
+    chosen = curator.select_cell("round-002/select", lambda: expected, share=Fraction(1, 2))
     assert chosen.axes == (0, 1)
     assert chosen.cell in (1, 5)
 
@@ -189,14 +196,14 @@ def test_selection_finds_what_the_model_gets_most_wrong(make_curator: Any) -> No
         "tolerates no whole number",
     ],
 )
-@pytest.mark.parametrize("kind", ["select_marginal", "select_cell", "measure_mean_error", "measure_largest_error"])
+@pytest.mark.parametrize("kind", list(STEPS))
 def test_what_no_score_can_be_made_of_is_refused_and_not_paid(make_curator: Any, kind: str, offered: Any) -> None:
     curator, ledger = make_curator()
     with pytest.raises(StepFailed):
-        getattr(curator, kind)("s", lambda: offered, share=Fraction(1, 2))
+        getattr(curator, kind)(STEPS[kind], lambda: offered, share=Fraction(1, 2))
     assert ledger.run("r").spent == 0
     assert not ledger.transcript("r")
-    getattr(curator, kind)("s", lambda: [Offer((0,), np.array([2**52, 0]), 100)], share=Fraction(1, 2))
+    getattr(curator, kind)(STEPS[kind], lambda: [Offer((0,), np.array([2**52, 0]), 100)], share=Fraction(1, 2))
     assert ledger.run("r").spent > 0
 
 
@@ -211,9 +218,9 @@ def test_an_error_counts_as_often_as_its_weight_says(make_curator: Any, kind: st
     def selected(step: str, offers: list[Offer]) -> tuple[int, ...]:
         return getattr(curator, kind)(step, lambda: offers, share=Fraction(1, 2)).axes  # type: ignore[no-any-return]
 
-    assert selected("right", offered(100)) == (1,)
+    assert selected("round-001/select", offered(100)) == (1,)
     lighter = [Offer((0,), COUNTS.sum(axis=1) + wrong[1:], 1), Offer((1,), COUNTS.sum(axis=0) + wrong // 2, 100)]
-    assert selected("lighter", lighter) == (1,)
+    assert selected("round-002/select", lighter) == (1,)
 
 
 def test_an_error_that_is_tolerated_is_no_reason_to_select(make_curator: Any) -> None:
@@ -227,10 +234,10 @@ def test_an_error_that_is_tolerated_is_no_reason_to_select(make_curator: Any) ->
         ]
         return curator.select_marginal(step, lambda: offers, share=Fraction(1, 2)).axes  # type: ignore[no-any-return]
 
-    assert selected("none", tolerated=0) == (1,)
-    assert selected("some", tolerated=400_000) == (1,)
-    assert selected("much", tolerated=600_000) == (0,)
-    assert selected("more than there is", tolerated=2**53) == (0,)
+    assert selected("round-001/select", tolerated=0) == (1,)
+    assert selected("round-002/select", tolerated=400_000) == (1,)
+    assert selected("round-003/select", tolerated=600_000) == (0,)
+    assert selected("round-004/select", tolerated=2**53) == (0,)
 
 
 ROWS_OF_A_UNIT = 2
@@ -262,7 +269,7 @@ def test_no_score_moves_by_more_than_the_sensitivity_that_is_paid_for_and_withou
     lease = ledger.lease("r")
     for number, table in enumerate(TABLES):
         curator.receive(LocalHistogram.of(codes=codes, counts=table.ravel(), shape=LITTLE), lease=lease)
-        getattr(curator, kind)(f"s{number}", lambda: offered, share=Fraction(1, 1000))
+        getattr(curator, kind)(f"round-{number:03}/select", lambda: offered, share=Fraction(1, 1000))
     declared = {row.mechanism["sensitivity"] for row in ledger.transcript("r")}
     assert len(declared) == 1
     moved = max(
@@ -282,13 +289,15 @@ def test_no_error_moves_by_more_than_the_sensitivity_that_is_paid_for(
     make_curator: Any, monkeypatch: pytest.MonkeyPatch, relation: Neighbours, kind: str, offered: Sequence[Offer]
 ) -> None:
     curator, ledger = make_curator(delta=0.0, rows_per_unit=ROWS_OF_A_UNIT, neighbours=relation)
+    listed = [ChargedStep("any", statistic, r"error/\d+") for statistic in Statistic]
+    monkeypatch.setattr("dpcore.curator.charges.CHARGED_STEPS", listed)  # one step for each table
     seen: list[int] = []
     monkeypatch.setattr(DiscreteLaplace, "draw", lambda _, exact: seen.append(int(exact[0])) or exact)
     codes = [code.astype(np.uint8) for code in np.unravel_index(np.arange(4), LITTLE)]
     lease = ledger.lease("r")
     for number, table in enumerate(TABLES):
         curator.receive(LocalHistogram.of(codes=codes, counts=table.ravel(), shape=LITTLE), lease=lease)
-        getattr(curator, kind)(f"s{number}", lambda: offered, share=Fraction(1, 1000))
+        getattr(curator, kind)(f"error/{number}", lambda: offered, share=Fraction(1, 1000))
     (declared,) = {row.mechanism["l1"] for row in ledger.transcript("r")}
     moved = max(
         abs(seen[one] - seen[other])
@@ -305,29 +314,29 @@ def test_no_error_moves_by_more_than_the_sensitivity_that_is_paid_for(
 def test_errors_are_those_of_the_expected_counts_plus_noise(make_curator: Any) -> None:
     curator, _ = make_curator(delta=0.0)
     offered = [Offer((0,), COUNTS.sum(axis=1) - 9000, 3), Offer((1,), COUNTS.sum(axis=0) + np.array([0, 0, 70_000]), 1)]
-    mean = curator.measure_mean_error("mean", lambda: offered, share=Fraction(1, 2))
+    mean = curator.measure_mean_error("error/workload", lambda: offered, share=Fraction(1, 2))
     assert abs(int(mean.values[0]) - (3 * 18_000 + 70_000) // 4) < 40 * mean.noise
-    largest = curator.measure_largest_error("largest", lambda: offered, share=Fraction(1))
+    largest = curator.measure_largest_error("error/largest", lambda: offered, share=Fraction(1))
     assert abs(int(largest.values[0]) - 70_000) < 40 * largest.noise
-    again = curator.measure_mean_error("mean", lambda: pytest.fail("not needed"), share=Fraction(1, 2))
+    again = curator.measure_mean_error("error/workload", lambda: pytest.fail("not needed"), share=Fraction(1, 2))
     assert (again.values == mean.values).all()
 
 
 def test_measurements_are_the_true_counts_plus_noise(make_curator: Any) -> None:
     curator, _ = make_curator(delta=0.0)
-    measured = curator.measure_marginal("m", (1, 0)[::-1], share=Fraction(99, 100))
+    measured = curator.measure_marginal("one-way/m", (1, 0)[::-1], share=Fraction(99, 100))
     assert np.abs(measured.values - COUNTS).max() < 40 * measured.noise
-    total = curator.measure_cell("t", (), None, share=Fraction(99, 100))
+    total = curator.measure_cell("total", (), None, share=Fraction(99, 100))
     assert abs(int(total.values.sum()) - 200) < 40 * total.noise
 
 
 def test_interruptions_that_use_up_the_reservation_are_seen(make_curator: Any) -> None:
     curator, ledger = make_curator()
-    assert not curator.exhausted("m", answers=1)
-    curator.measure_marginal("m", (0,), share=Fraction(1))
+    assert not curator.exhausted("one-way/m", answers=1)
+    curator.measure_marginal("one-way/m", (0,), share=Fraction(1))
     assert ledger.run("r").remaining < 100
     assert curator.exhausted("n", answers=1)
-    assert not curator.exhausted("m", answers=1)
+    assert not curator.exhausted("one-way/m", answers=1)
 
 
 def test_all_that_is_on_offer_is_counted_together_in_groups_that_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,7 +165,7 @@ def measured(
         ledger.reserve("r", account="visits", amount=int(epsilon * AMOUNT_OF_ONE), claim="c")
         curator = Curator(ledger=ledger, run_id="r", protection=protection, currency=Currency.PURE)
         curator.receive(histogram, lease=ledger.lease("r"))
-        values = curator.measure_marginal("m", (0,), share=Fraction(1)).values
+        values = curator.measure_marginal("one-way/m", (0,), share=Fraction(1)).values
         assert ledger.run("r").spent <= epsilon * AMOUNT_OF_ONE
         return values
 

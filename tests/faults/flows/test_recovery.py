@@ -1,6 +1,7 @@
 """Runs that are cancelled, killed, retried, doubled or cut off from their ledger go on where they were, and never draw anything again."""
 
 import logging
+import re
 import signal
 import sqlite3
 import subprocess
@@ -95,11 +96,11 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a bug: no result is looked up, and what an attempt pays for has a name of its own."""
     charge_then, attempts = Curator._charge_then, count()
 
-    def forgetful(self: Curator, step: str, *arguments: Any) -> bytes:
+    def forgetful(self: Curator, step: str, *arguments: Any, **named: Any) -> bytes:
         attempt = vars(self).setdefault(
             "attempt", next(attempts)
         )  # an id would be that of an earlier object in the same place
-        return charge_then(self, f"{step}@{attempt}", *arguments)
+        return charge_then(self, re.sub(r"(\d+)", rf"\g<1>{attempt}", step, count=1), *arguments, **named)
 
     monkeypatch.setattr(Curator, "_stored", lambda self, step: None)
     monkeypatch.setattr(Curator, "_charge_then", forgetful)

@@ -1,0 +1,88 @@
+"""Charged steps: every kind of step that may use private counts, and the one place that charges for a step.
+
+A step of no listed kind is refused before it is charged. docs/explanation/proof.md has a row for each kind: the statistic that it asks of the
+counts, a test of that statistic's sensitivity, and the audits that attack it. tests/docs/test_proof.py compares the two.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dpcore.errors import StepFailed
+from dpcore.ledger import Lease, Ledger, Operation
+from dpcore.mechanisms import Mechanism
+from dpcore.privacy.accounting import Currency
+
+
+class Statistic(StrEnum):
+    """What a step asks of private counts. Step 4 of the proof bounds how far one neighbour step moves it."""
+
+    MARGINAL = "marginal"
+    COUNT = "count"
+    MARGINAL_ERRORS = "errors of marginals"
+    CELL_ERRORS = "errors of cells"
+    MEAN_ERROR = "mean error"
+    LARGEST_ERROR = "largest error"
+    GATE = "gate"
+    QUERY = "query"
+
+
+@dataclass(frozen=True)
+class ChargedStep:
+    """A kind of charged step.
+
+    Attributes:
+        name: Its name in the proof.
+        statistic: What it asks of the counts.
+        steps: A pattern of the names that its steps have in the ledger.
+    """
+
+    name: str
+    statistic: Statistic
+    steps: str
+
+
+CHARGED_STEPS = (
+    ChargedStep("limit on rows per unit", Statistic.MARGINAL, r"rows-per-unit"),
+    ChargedStep("sizes of persons", Statistic.MARGINAL, r"rows-of-persons/by-(size|class)"),
+    ChargedStep("expected number of rows", Statistic.COUNT, r"expected-total"),
+    ChargedStep("level of a tree", Statistic.MARGINAL, r"discover/.+/\d+"),
+    ChargedStep("function of a dependency", Statistic.MARGINAL, r"depends/\d+-.+"),
+    ChargedStep("single column", Statistic.MARGINAL, r"one-way/.+"),
+    ChargedStep("number of rows", Statistic.COUNT, r"total"),
+    ChargedStep("selection of a marginal", Statistic.MARGINAL_ERRORS, r"round-\d+/select"),
+    ChargedStep("selection of a cell", Statistic.CELL_ERRORS, r"round-\d+/select"),
+    ChargedStep("selected marginal", Statistic.MARGINAL, r"round-\d+/measure"),
+    ChargedStep("selected cell", Statistic.COUNT, r"round-\d+/measure"),
+    ChargedStep("bought answer", Statistic.MARGINAL, r"ask/.+"),
+    ChargedStep("mean error of a release", Statistic.MEAN_ERROR, r"error/(workload|columns)"),
+    ChargedStep("largest error of a release", Statistic.LARGEST_ERROR, r"error/largest"),
+    ChargedStep("gate of an online session", Statistic.GATE, r"hard-\d+/gate"),
+    ChargedStep("count of an online session", Statistic.COUNT, r"hard-\d+/count"),
+    ChargedStep("query of ask", Statistic.QUERY, r"answer"),
+)
+"""All kinds of charged steps. A strategy decides whether a round selects and measures a marginal or a cell."""
+
+
+def charge(  # noqa: PLR0913  who pays, for what, and how much
+    ledger: Ledger, lease: Lease, *, step: str, statistic: Statistic, mechanism: Mechanism, currency: Currency
+) -> Operation:
+    """Charge a run for a step, before anything is drawn for it.
+
+    Raises:
+        StepFailed: If the step is of no listed kind, so that nothing is proved about it. Nothing was charged.
+    """
+    if kind_of(step, statistic) is None:
+        raise StepFailed(f"step {step} is of no kind that the proof covers; report this")
+    return ledger.charge(lease, step=step, amount=mechanism.price(currency), mechanism=mechanism.describe())
+
+
+def kind_of(step: str, statistic: Statistic) -> ChargedStep | None:
+    """Return the kind of a step by its name and its statistic; None if no kind is listed.
+
+    >>> kind_of("round-002/select", Statistic.CELL_ERRORS).name, kind_of("peek", Statistic.COUNT)
+    ('selection of a cell', None)
+    """
+    return next(
+        (kind for kind in CHARGED_STEPS if kind.statistic is statistic and re.fullmatch(kind.steps, step)), None
+    )
