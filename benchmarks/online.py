@@ -169,7 +169,7 @@ def play(setting: Setting, *, queries: int, seed: int) -> Outcome:
 def begin(setting: Setting, table: Counts, *, queries: int) -> OnlineSession:
     """Begin a session on a made-up table."""
     codes = [code.astype(np.uint16) for code in np.nonzero(table)]
-    histogram = LocalHistogram.of(codes=codes, counts=table[np.nonzero(table)], shape=setting.shape)
+    histogram = LocalHistogram.of(codes=codes, counts=table[np.nonzero(table)], shape=setting.shape, protection=ROW)
     terms = setting.terms(queries)
     ledger: Any = MemoryLedger(terms.amount)
     gatekeeper = Gatekeeper(ledger=ledger, currency=setting.currency, histogram=histogram, lease=None)  # type: ignore[arg-type]

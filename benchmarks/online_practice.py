@@ -65,7 +65,7 @@ def compare(table: BenchmarkTable, *, epsilon: float, seeds: int) -> Comparison:
     """Answer the same counts in three ways."""
     sizes = tuple(table.sizes.values())
     codes = tuple(table.frame[name].to_numpy() for name in table.sizes)
-    histogram = LocalHistogram([([code.astype(np.uint16) for code in codes], None)], shape=sizes)
+    histogram = LocalHistogram([([code.astype(np.uint16) for code in codes], None)], shape=sizes, protection=ROW)
     _, amount = budget_of(epsilon, delta=DELTA, currency=Currency.ZCDP)
     terms = Terms(
         alpha=0.5,

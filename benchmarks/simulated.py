@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.audit.made_up import ROW
 from dpcore.curator.curator import Offer
 from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.marginals.resolutions import Groups
@@ -72,7 +73,7 @@ class SeededCurator:
         self._left = amount / AMOUNT_OF_ONE
         self._rng = np.random.default_rng(seed)
         codes = [code.astype(code_type(size)) for code, size in zip(table.codes, table.sizes, strict=True)]
-        self._histogram = LocalHistogram([(codes, None)], shape=table.sizes)
+        self._histogram = LocalHistogram([(codes, None)], shape=table.sizes, protection=ROW)
 
     def coarsen(self, column: int, groups: Groups) -> None:
         """Add an axis."""

@@ -242,7 +242,7 @@ class EarlyQuery:
 
     def read(self, *columns: Any, **more: Any) -> Exact:
         """Return an answer that already includes the noise."""
-        return Exact(self.stated.draw(*columns, **more))
+        return Exact(self.stated.draw(*columns, **more), protection=self.protection)
 
     def answer(self, exact: Exact) -> Any:
         """Return the value drawn earlier."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from dpcore.curator.charges import Statistic, charge
-from dpcore.errors import DpflowError, SourceBroken, UsageError
+from dpcore.errors import DpflowError, SourceBroken, StepFailed, UsageError
 from dpcore.ledger import Account, open_ledger
 from dpcore.mechanisms.descriptions import Description
 from dpcore.mechanisms.exact import Exact
@@ -68,6 +68,8 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
         lease = ledger.lease(run)
         try:
             exact = query.read(*columns, **more)
+            if exact.protection != query.protection:
+                raise StepFailed("the rows are bounded by another protection than the noise is for; report this")
         except DpflowError as refused:
             if not isinstance(refused, SourceBroken):  # that error may depend on private rows, so it is not refunded
                 ledger.refund(run, lease=lease)

@@ -12,6 +12,7 @@ from dpcore.errors import StepFailed
 from dpcore.ledger import Lease, Ledger, Operation
 from dpcore.mechanisms import Mechanism
 from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Protection
 
 
 class Statistic(StrEnum):
@@ -25,6 +26,11 @@ class Statistic(StrEnum):
     LARGEST_ERROR = "largest error"
     GATE = "gate"
     QUERY = "query"
+
+    def moves(self, protection: Protection) -> int:
+        """Return how far one neighbour step moves one number: an error of a marginal by its L1 sensitivity, of a cell by its Linf sensitivity."""
+        sensitivity = protection.sensitivity
+        return sensitivity.l1 if self in {Statistic.MARGINAL_ERRORS, Statistic.MEAN_ERROR} else sensitivity.linf
 
 
 @dataclass(frozen=True)

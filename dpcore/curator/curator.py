@@ -77,21 +77,16 @@ class Curator:
         self._protection = protection
         self._received = None
 
-    def measure_units(self, step: str, *, axis: int = 0, share: Fraction) -> Measurement:
-        """Measure counts of units, of which the received histogram must consist: each unit adds one to one count along an axis.
-
-        Sensitivity: 1 in every norm if one unit is added or removed; L1 = 2, L2 = sqrt(2) if it is replaced. It depends on no limit.
-        """
-
-        def mechanism() -> Noise:
-            return marginal_noise(
-                self._amount(share), currency=self._currency, protection=self._protection.of_one_answer
-            )
-
-        return self._measure(step, Statistic.MARGINAL, mechanism_of=mechanism, axes=(axis,))
-
     def receive(self, histogram: Histogram, *, lease: Lease) -> None:
-        """Accept the private counts, and the lease under which the run is charged for using them."""
+        """Accept the private counts, and the lease under which the run is charged for using them.
+
+        All noise on these counts is for the protection that they were bounded by: that of the run, or that of counts of its units.
+
+        Raises:
+            StepFailed: If it is another one.
+        """
+        if histogram.protection not in (self._protection, self._protection.of_one_answer):
+            raise StepFailed("the rows are bounded by another protection than the run has; report this")
         self._received = histogram, lease
 
     def coarsen(self, column: int, groups: npt.NDArray[np.intp]) -> None:
@@ -142,28 +137,14 @@ class Curator:
         the score moves by at most w_i |x_i - x'_i|_1, and a marginal moves by at most the L1 sensitivity: no score moves by more than
         the L1 sensitivity times the largest weight (docs/decisions/0015, 0063).
         """
-        return self._select(
-            step,
-            Statistic.MARGINAL_ERRORS,
-            expected=expected,
-            share=share,
-            sensitivity=self._protection.sensitivity.l1,
-            choose=_worst_marginal,
-        )
+        return self._select(step, Statistic.MARGINAL_ERRORS, expected=expected, share=share, choose=_worst_marginal)
 
     def select_cell(self, step: str, expected: Expected, *, share: Fraction) -> Selection:
         """Select the single counting query, a cell of one of the marginals, that the model gets most wrong.
 
         The score w_i |true - expected| of a cell moves by at most the Linf sensitivity times the largest weight.
         """
-        return self._select(
-            step,
-            Statistic.CELL_ERRORS,
-            expected=expected,
-            share=share,
-            sensitivity=self._protection.sensitivity.linf,
-            choose=_worst_cell,
-        )
+        return self._select(step, Statistic.CELL_ERRORS, expected=expected, share=share, choose=_worst_cell)
 
     def measure_mean_error(self, step: str, expected: Expected, *, share: Fraction) -> Measurement:
         """Measure the weighted mean of the errors of expected marginals, in whole rows.
@@ -176,14 +157,7 @@ class Curator:
             errors = sum(int(each.sum()) for each in _weighted_errors(histogram, offered))
             return errors // sum(offer.weight for offer in offered)
 
-        return self._measure_error(
-            step,
-            Statistic.MEAN_ERROR,
-            expected=expected,
-            share=share,
-            sensitivity=self._protection.sensitivity.l1,
-            exact=exact,
-        )
+        return self._measure_error(step, Statistic.MEAN_ERROR, expected=expected, share=share, exact=exact)
 
     def measure_largest_error(self, step: str, expected: Expected, *, share: Fraction) -> Measurement:
         """Measure the largest error |x_i - e_i| of a single cell of expected marginals. It moves by at most the Linf sensitivity.
@@ -195,14 +169,7 @@ class Curator:
             once = [Offer(offer.axes, offer.expected) for offer in offered]
             return max(int(each.max(initial=0)) for each in _weighted_errors(histogram, once))
 
-        return self._measure_error(
-            step,
-            Statistic.LARGEST_ERROR,
-            expected=expected,
-            share=share,
-            sensitivity=self._protection.sensitivity.linf,
-            exact=exact,
-        )
+        return self._measure_error(step, Statistic.LARGEST_ERROR, expected=expected, share=share, exact=exact)
 
     def measure_marginal(self, step: str, axes: Axes, *, share: Fraction) -> Measurement:
         """Measure a whole marginal, with the noise that suits the account's currency."""
@@ -212,7 +179,7 @@ class Curator:
         """Measure one count: a cell of a marginal, or the total (no axes, cell None)."""
 
         def mechanism() -> Noise:
-            return cell_noise(self._amount(share), currency=self._currency, protection=self._protection)
+            return cell_noise(self._amount(share), currency=self._currency, protection=self._counted)
 
         return self._measure(step, Statistic.COUNT, mechanism_of=mechanism, axes=axes, cell=cell)
 
@@ -226,10 +193,10 @@ class Curator:
             keep: Returns the bytes to store for the noisy counts. It must use public values only.
 
         Raises:
-            StepFailed: If the noise is for another sensitivity than that of a marginal under this protection.
+            StepFailed: If the noise is for another sensitivity than that of a marginal of the received counts.
         """
-        if mechanism.sensitivity != self._protection.sensitivity:
-            raise StepFailed("the noise is not for a marginal of this protection; report this")
+        if mechanism.sensitivity != self._counted.sensitivity:
+            raise StepFailed("the noise is not for a marginal of these rows; report this")
         known = self._stored(step)
         return known or self._charge_then(
             step,
@@ -263,21 +230,22 @@ class Curator:
         self._drawn[step] = measurement.values.size
         return measurement
 
-    def _measure_error(  # noqa: PLR0913  the step, what it compares, its price, and the number
+    def _measure_error(
         self,
         step: str,
         statistic: Statistic,
         *,
         expected: Expected,
         share: Fraction,
-        sensitivity: int,
         exact: Callable[[Histogram, Sequence[Offer]], int],
     ) -> Measurement:
-        """Measure one number that follows from expected marginals, where it moves by at most `sensitivity`."""
+        """Measure one number that follows from expected marginals."""
 
         def pay_and_draw() -> bytes:
             offered = _checked(expected())
-            mechanism = number_noise(self._amount(share), currency=self._currency, sensitivity=sensitivity)
+            mechanism = number_noise(
+                self._amount(share), currency=self._currency, sensitivity=statistic.moves(self._counted)
+            )
 
             def draw(histogram: Histogram) -> bytes:
                 noisy = mechanism.draw(np.array([exact(histogram, offered)], dtype=np.int64))
@@ -291,24 +259,23 @@ class Curator:
         self._drawn[step] = measurement.values.size
         return measurement
 
-    def _select(  # noqa: PLR0913  the step, what it selects from, its price, and the rule
+    def _select(
         self,
         step: str,
         statistic: Statistic,
         *,
         expected: Expected,
         share: Fraction,
-        sensitivity: int,
         choose: Choose,
     ) -> Selection:
-        """Select by the exponential mechanism, where an unweighted error moves by at most `sensitivity`."""
+        """Select by the exponential mechanism. The score of a candidate is a weighted error."""
 
         def pay_and_draw() -> bytes:
             offered = _checked(expected())
             mechanism = ExponentialMechanism.for_amount(
                 self._amount(share),
                 currency=self._currency,
-                sensitivity=sensitivity * max(offer.weight for offer in offered),
+                sensitivity=statistic.moves(self._counted) * max(offer.weight for offer in offered),
             )
             return self._charge_then(
                 step,
@@ -322,7 +289,12 @@ class Curator:
         return selection
 
     def _marginal_mechanism(self, share: Fraction) -> Noise:
-        return marginal_noise(self._amount(share), currency=self._currency, protection=self._protection)
+        return marginal_noise(self._amount(share), currency=self._currency, protection=self._counted)
+
+    @property
+    def _counted(self) -> Protection:
+        """The protection of the received counts, which decides how far one unit moves them; before that, the run's."""
+        return self._protection if self._received is None else self._received[0].protection
 
     def _amount(self, share: Fraction) -> int:
         return int(self._left() * share)

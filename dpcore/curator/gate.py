@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.curator.charges import Statistic, charge
+from dpcore.errors import StepFailed
 from dpcore.ledger import Lease, Ledger, Operation
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Axes
@@ -117,6 +118,9 @@ class Gatekeeper:
         return noisy
 
     def _charge(self, step: str, statistic: Statistic, mechanism: SparseVector | Noise) -> Operation:
+        moved = self._histogram.protection.count_sensitivity
+        if mechanism.sensitivity != (moved.linf if isinstance(mechanism, SparseVector) else moved):
+            raise StepFailed("the noise is not for a count of these rows; report this")
         return charge(
             self._ledger, self._lease, step=step, statistic=statistic, mechanism=mechanism, currency=self._currency
         )

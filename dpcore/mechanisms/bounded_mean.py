@@ -178,7 +178,8 @@ class BoundedMean:
         steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
         twice_middle = self.grid.lowest + self.grid.highest
         centred = ((2 * steps - twice_middle) * times).sum()
-        return Exact([np.array([total], dtype=np.int64) for total in (centred, times.sum())])
+        totals = [np.array([total], dtype=np.int64) for total in (centred, times.sum())]
+        return Exact(totals, protection=self.protection)
 
     def answer(self, exact: Exact) -> MeanEstimate:
         """Add noise to both numbers and return their mean."""

@@ -147,7 +147,7 @@ class BoundedSum:
     def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
         """Return the exact sum of the kept rows, for `answer` to add noise. Raise for unusable columns."""
         steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
-        return Exact(np.array([(steps * times).sum()], dtype=np.int64))
+        return Exact(np.array([(steps * times).sum()], dtype=np.int64), protection=self.protection)
 
     def answer(self, exact: Exact) -> float:
         """Return the sum with its noise."""

@@ -210,7 +210,7 @@ class NoisyChoice:
 def counts_of(properties: Iterable[Column], *, protection: Protection, ids: Column, weights: Column) -> Exact:
     """Return the exact counts of several properties, bounded by unit, as private values."""
     found = [count_rows(each, protection=protection, ids=ids, weights=weights) for each in properties]
-    return Exact(np.array(found, dtype=np.int64))
+    return Exact(np.array(found, dtype=np.int64), protection=protection)
 
 
 def _checked_names(candidates: Iterable[str]) -> tuple[str, ...]:

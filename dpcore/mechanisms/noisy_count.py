@@ -121,7 +121,7 @@ class NoisyCount:
     def read(self, property_of_rows: Column, *, ids: Column = None, weights: Column = None) -> Exact:
         """Return the exact number of rows, bounded by unit, for `answer` to add noise. Raise for unusable columns."""
         found = count_rows(property_of_rows, protection=self.protection, ids=ids, weights=weights)
-        return Exact(np.array([found], dtype=np.int64))
+        return Exact(np.array([found], dtype=np.int64), protection=self.protection)
 
     def answer(self, exact: Exact) -> int:
         """Return the number with its noise."""

@@ -181,7 +181,7 @@ class NoisyHistogram:
         check_types(source, reads=coding.reads)
         rows = ingest(source, coding=coding, draws=Draws(entropy.random_words(_KEY_WORDS).tobytes()))
         true = count_sets(list(rows.chunks()), shape=universe.shape, sets=self.marginals)
-        return Exact(np.concatenate([counts.ravel() for counts in true]))
+        return Exact(np.concatenate([counts.ravel() for counts in true]), protection=rows.protection)
 
     def answer(self, exact: Exact) -> Marginals:
         """Return the counts with their noise."""

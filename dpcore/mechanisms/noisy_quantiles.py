@@ -164,7 +164,7 @@ class NoisyQuantiles:
         steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
         counts = np.zeros(self.grid.width + 1, dtype=np.int64)
         np.add.at(counts, steps - self.grid.lowest, times)
-        return Exact(counts)
+        return Exact(counts, protection=self.protection)
 
     def answer(self, exact: Exact) -> tuple[float, ...]:
         """Return the selected values. Sorting them is post-processing."""

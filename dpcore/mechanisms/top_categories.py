@@ -135,7 +135,7 @@ class TopCategories:
         kept, times = bounded_rows(codes, known, protection=self.protection, ids=ids, weights=weights)
         counts = np.zeros(attribute.cells, dtype=np.int64)
         np.add.at(counts, kept, times)
-        return Exact(counts)
+        return Exact(counts, protection=self.protection)
 
     def answer(self, exact: Exact) -> tuple[Any, ...]:
         """Return the labels of the selected categories."""

@@ -37,7 +37,7 @@ def learn_sizes(declaration: Declaration, curator: Curator, reading: Reading | N
     taken, bought = declaration.limiting + declaration.totalling, []
     for axis, step in enumerate(STEPS):
         share = declaration.grouping / len(STEPS)
-        bought.append(_noisy(curator.measure_units(step, axis=axis, share=share / (1 - taken))))
+        bought.append(_noisy(curator.measure_marginal(step, (axis,), share=share / (1 - taken))))
         taken += share
     return PersonSizes(*bought)
 

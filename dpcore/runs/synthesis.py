@@ -273,7 +273,7 @@ class Synthesis:
             self._warn(limited, self.requested(), counted=rows_kept(chosen))
 
     def _buy_limit(self, declaration: Declaration) -> ChosenLimit:
-        units = NoisyUnits.of(self.curator.measure_units(LIMIT_STEP, share=declaration.limiting))
+        units = NoisyUnits.of(self.curator.measure_marginal(LIMIT_STEP, (0,), share=declaration.limiting))
         spent = self.curator.price([LIMIT_STEP]) / self.ledger.run(self.run_id).reserved
         return choice_of(declaration, units, currency=self.account.currency, spent=spent)
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.marginals.workload import Axes
+from dpcore.privacy.protection import Protection
 from dpcore.private import Private
 from dpcore.tables.counting import Chunk, Coarse, Counts, count_sets, distinct_rows
 from dpcore.tables.ingest.records import Records
@@ -22,11 +23,16 @@ SMALL_UNIVERSE = 1 << 20  # universes of up to this many cells are counted in fu
 
 
 class Histogram(Private, ABC):
-    """Exact counts of rows by cell, for universes of any size."""
+    """Exact counts of rows by cell, for universes of any size.
 
-    __slots__ = ("_coarse", "_columns", "_kept", "_kept_cells", "_shape")
+    Attributes:
+        protection: How much one unit adds to these counts, at most. It is public, and comes from where the rows were bounded.
+    """
 
-    def __init__(self, shape: Sequence[int]) -> None:
+    __slots__ = ("_coarse", "_columns", "_kept", "_kept_cells", "_shape", "protection")
+
+    def __init__(self, shape: Sequence[int], *, protection: Protection) -> None:
+        self.protection = protection
         self._shape = tuple(shape)
         self._columns = len(self._shape)
         self._coarse: list[Coarse] = []
@@ -84,30 +90,32 @@ class LocalHistogram(Histogram):
 
     __slots__ = ("_chunks",)
 
-    def __init__(self, chunks: Iterable[Chunk], *, shape: Sequence[int]) -> None:
-        super().__init__(shape)
+    def __init__(self, chunks: Iterable[Chunk], *, shape: Sequence[int], protection: Protection) -> None:
+        super().__init__(shape, protection=protection)
         self._chunks = chunks
 
     @classmethod
-    def of(cls, *, codes: Sequence[CompactCodes], counts: Counts, shape: Sequence[int]) -> "LocalHistogram":
+    def of(
+        cls, *, codes: Sequence[CompactCodes], counts: Counts, shape: Sequence[int], protection: Protection
+    ) -> "LocalHistogram":
         """Make a histogram of distinct rows and how often each occurs."""
         # most rows of a large universe occur once or twice: store each count in one byte, not eight
-        return cls([(tuple(codes), counts.astype(_count_type(counts)))], shape=shape)
+        return cls([(tuple(codes), counts.astype(_count_type(counts)))], shape=shape, protection=protection)
 
     @classmethod
     def count(cls, records: Records, universe: Universe) -> "LocalHistogram":
         """Build the histogram of records: deduplicate them now if that is cheap, else count each marginal on demand."""
-        shape, chunks = universe.shape, _Again(records)
+        shape, chunks, protection = universe.shape, _Again(records), records.protection
         if prod(shape) <= SMALL_UNIVERSE:
             (counts,) = count_sets(chunks, shape=shape, sets=[tuple(range(len(shape)))])
             cells = np.nonzero(counts)
             codes = [code.astype(code_type(size)) for code, size in zip(cells, shape, strict=True)]
-            return cls.of(codes=codes, counts=counts[cells], shape=shape)
+            return cls.of(codes=codes, counts=counts[cells], shape=shape, protection=protection)
         few = _few(chunks)
         if few is None:
-            return cls(chunks, shape=shape)
+            return cls(chunks, shape=shape, protection=protection)
         codes, counts = distinct_rows(few, shape=shape)
-        return cls.of(codes=codes, counts=counts, shape=shape)
+        return cls.of(codes=codes, counts=counts, shape=shape, protection=protection)
 
     def _counts(self, sets: Sequence[Axes]) -> list[Counts]:
         return count_sets(self._chunks, shape=self._shape, sets=sets, coarse=self._coarse)

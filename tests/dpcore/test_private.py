@@ -11,6 +11,7 @@ from dataclasses import is_dataclass
 import numpy as np
 import pytest
 
+from dpcore.audit.made_up import ROW
 from dpcore.private import Private
 from dpcore.tables.histogram import LocalHistogram
 from dpcore.tables.ingest.records import Records
@@ -19,11 +20,12 @@ CANARY = 199
 
 
 def records() -> Records:
-    return Records.of([np.full(CANARY, CANARY, dtype=np.uint8)], weights=None)
+    return Records.of([np.full(CANARY, CANARY, dtype=np.uint8)], weights=None, protection=ROW)
 
 
 def histogram() -> LocalHistogram:
-    return LocalHistogram.of(codes=[np.array([CANARY], dtype=np.uint8)], counts=np.array([CANARY]), shape=(CANARY + 1,))
+    codes, counts = [np.array([CANARY], dtype=np.uint8)], np.array([CANARY])
+    return LocalHistogram.of(codes=codes, counts=counts, shape=(CANARY + 1,), protection=ROW)
 
 
 PRIVATE_VALUES = [pytest.param(records, id="records"), pytest.param(histogram, id="histogram")]

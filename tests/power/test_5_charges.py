@@ -19,6 +19,7 @@ import pytest
 from dpcore import ask, synthesize
 from dpcore.comparison.figures import buy_figures
 from dpcore.curator.curator import Curator
+from dpcore.errors import StepFailed
 from dpcore.ledger import Ledger, Operation, open_ledger
 from dpcore.mechanisms import (
     BoundedMean,
@@ -229,11 +230,12 @@ def test_every_draw_is_paid_for_where_the_limit_is_chosen_and_a_person_exchanged
     assert ManyRows(workspace, Currency.ZCDP, Neighbours.REPLACE_ONE).complaints() == set()
 
 
-def test_rows_kept_beyond_the_chosen_limit_are_noticed(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_kept_beyond_the_chosen_limit_are_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reading, "limited", lambda reading, _declaration: reading)
     workspace.write_spec(LIMITED)
-    found = ManyRows(workspace, Currency.ZCDP).complaints()
-    assert "a person moves a measurement by more than was paid for" in found
+    plan = ManyRows(workspace, Currency.ZCDP)
+    with pytest.raises(StepFailed, match="bounded by another protection"):
+        plan.recorded(plan.tables()[0])
 
 
 def test_a_histogram_of_rows_for_the_price_of_one_of_units_is_noticed(

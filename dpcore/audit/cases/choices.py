@@ -134,7 +134,7 @@ def _choice(wanted: Wanted, target: int | None) -> NoisyChoice:
 
 
 def _chosen(drawn: NoisyChoice, counts: Sequence[int]) -> Draw:
-    exact = Exact(np.array(counts, dtype=np.int64))
+    exact = Exact(np.array(counts, dtype=np.int64), protection=drawn.protection)
     return told(lambda: drawn.answer(exact) == "a")
 
 
@@ -144,7 +144,7 @@ def noisy_choice() -> Case:
     sound = _priced("one more row, near the target", nearest, _chosen(nearest, [4, 6]), _chosen(nearest, [5, 7]))
 
     def as_monotone(counts: Sequence[int]) -> Draw:
-        scores = Exact(-np.abs(np.array(counts, dtype=np.int64) - 5))
+        scores = Exact(-np.abs(np.array(counts, dtype=np.int64) - 5), protection=ROW)
         return told(lambda: most.answer(scores) == "a")
 
     return Case(
@@ -175,7 +175,7 @@ def _above(protection: Protection) -> CountsAbove:
 
 
 def _answered(drawn: CountsAbove, counts: Sequence[int]) -> Draw:
-    exact = Exact(np.array(counts, dtype=np.int64))
+    exact = Exact(np.array(counts, dtype=np.int64), protection=drawn.protection)
     return told(lambda: int("1" + "".join("01"[each] for each in drawn.answer(exact)), base=2))
 
 

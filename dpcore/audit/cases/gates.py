@@ -39,7 +39,7 @@ Opens = Callable[[Histogram], Gate]
 
 def _table(rows: int, others: int = 0) -> LocalHistogram:
     counts = np.array([rows, others], dtype=np.int64)
-    return LocalHistogram.of(codes=[np.arange(2, dtype=np.uint16)], counts=counts, shape=[2])
+    return LocalHistogram.of(codes=[np.arange(2, dtype=np.uint16)], counts=counts, shape=[2], protection=ROW)
 
 
 def _noisy(mechanism: SparseVector) -> Opens:

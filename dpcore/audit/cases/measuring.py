@@ -26,7 +26,7 @@ _RUN, _STEP = "audit", "round-001/measure"
 def _made_up_run(counts: Counts, *, epsilon: float, curator: type[Curator]) -> Iterator[tuple[Curator, Ledger]]:
     """Open an account in a temporary ledger, reserve all of it, and pass a made-up table to a curator."""
     codes = np.arange(len(counts), dtype=np.uint16)
-    histogram = LocalHistogram.of(codes=[codes], counts=counts, shape=[len(counts)])
+    histogram = LocalHistogram.of(codes=[codes], counts=counts, shape=[len(counts)], protection=ROW)
     cap = int(epsilon * AMOUNT_OF_ONE)
     with temporary_account("canaries", cap=cap) as ledger:
         ledger.reserve(_RUN, account="canaries", amount=cap, claim="audit")

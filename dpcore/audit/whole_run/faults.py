@@ -23,7 +23,6 @@ from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection, Sensitivity
 from dpcore.release import ChosenLimit
 from dpcore.runs import synthesis
-from dpcore.runs.reading import Reading
 from dpcore.runs.rows_per_unit import NoisyUnits, choice_of
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Declaration
@@ -130,7 +129,11 @@ def bounded_part_by_part() -> Iterator[None]:
 @contextmanager
 def limit_not_kept() -> Iterator[None]:
     """Keep as many rows of a person as the largest limit allows, although a smaller one was chosen and paid for."""
-    with _replaced(Reading, "limited", lambda reading, _declaration: reading):
+
+    def most(coded: Coded, *, rows_per_unit: int) -> Coded:
+        return bound(coded, rows_per_unit=max(rows_per_unit, AUTO_LIMITS[-1]))
+
+    with _replaced(records, "bound", most):
         yield
 
 
@@ -141,11 +144,7 @@ def limit_not_paid() -> Iterator[None]:
     def largest(declaration: Declaration, units: NoisyUnits, *, currency: Currency, spent: float) -> ChosenLimit:
         return replace(choice_of(declaration, units, currency=currency, spent=spent), rows=AUTO_LIMITS[-1])
 
-    def one_row(curator: Curator, protection: Protection) -> None:
-        protect(curator, protection.of_one_answer)
-
-    protect = Curator.protect
-    with _replaced(synthesis, "choice_of", largest), _replaced(Curator, "protect", one_row):
+    with _replaced(synthesis, "choice_of", largest), _replaced(Protection, "most", property(lambda _: 1)):
         yield
 
 

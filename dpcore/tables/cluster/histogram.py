@@ -22,7 +22,7 @@ class ClusterHistogram(Histogram):
     __slots__ = ("_records",)
 
     def __init__(self, records: ClusterRecords, universe: Universe) -> None:
-        super().__init__(universe.shape)
+        super().__init__(universe.shape, protection=records.protection)
         self._records = records
 
     def _counts(self, sets: Sequence[Axes]) -> list[Counts]:

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dpcore.privacy.protection import Protection
 from dpcore.tables.cluster.failures import publicly
 from dpcore.tables.cluster.frames import ID, Layout, sums_frame, sums_of
 from dpcore.tables.cluster.work import BoundUnits, CodePiece, Piece, SumPiece, TakeOne, TallyUnits, Task
@@ -27,8 +28,10 @@ class ClusterRecords(Versioned):
 
     __slots__ = ("client", "frame", "layout")
 
-    def __init__(self, *, client: "Client", frame: "DataFrame", layout: Layout, version: str | None) -> None:
-        super().__init__(version)
+    def __init__(
+        self, *, client: "Client", frame: "DataFrame", layout: Layout, protection: Protection, version: str | None
+    ) -> None:
+        super().__init__(version, protection=protection)
         self.client = client
         self.frame = frame
         self.layout = layout
@@ -84,7 +87,7 @@ def ingest_on(
 
     frame, sums = asked(client, kept, doing="reading the table")
     version = None if fingerprint is None else fingerprint.version(sums)
-    return ClusterRecords(client=client, frame=frame, layout=after, version=version)
+    return ClusterRecords(client=client, frame=frame, layout=after, protection=coding.counted, version=version)
 
 
 def readable_version_on(

@@ -57,6 +57,11 @@ class Coding:
         return self.protection.unit != UNIT_IS_ROW
 
     @property
+    def counted(self) -> Protection:
+        """The protection under which the records are counted. Records that are units add one each, whatever the limit on their rows."""
+        return self.protection.of_one_answer if self.tallies else self.protection
+
+    @property
     def ids(self) -> str | None:
         """The column of the ids; None if the unit is a row."""
         return self.protection.unit if self.by_unit else None

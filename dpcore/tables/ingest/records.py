@@ -9,6 +9,7 @@ from contextlib import closing
 import numpy as np
 import pyarrow as pa
 
+from dpcore.privacy.protection import Protection
 from dpcore.private import Private
 from dpcore.tables.ingest.agreement import agreed
 from dpcore.tables.ingest.bounding import bound
@@ -28,16 +29,18 @@ BUCKETED_ROWS = 1 << 18  # split at a time, so that the pieces appended to a buc
 
 
 class Versioned(Private):
-    """Rows that were read, with their version.
+    """Rows that were read, with their version and the protection that bounds them. Both are public.
 
     Attributes:
         version: The version of the rows before bounding, or None if it was not requested. It may be stored; see `Fingerprint`.
+        protection: How much one unit adds to counts of these rows, at most.
     """
 
-    __slots__ = ("version",)
+    __slots__ = ("protection", "version")
 
-    def __init__(self, version: str | None) -> None:
+    def __init__(self, version: str | None, *, protection: Protection) -> None:
         self.version = version
+        self.protection = protection
 
 
 class Records(Versioned):
@@ -45,17 +48,17 @@ class Records(Versioned):
 
     __slots__ = ("_spool", "_weighted")
 
-    def __init__(self, spool: Spool, *, weighted: bool, version: str | None = None) -> None:
-        super().__init__(version)
+    def __init__(self, spool: Spool, *, weighted: bool, protection: Protection, version: str | None = None) -> None:
+        super().__init__(version, protection=protection)
         self._spool = spool
         self._weighted = weighted
 
     @classmethod
-    def of(cls, codes: Sequence[CompactCodes], *, weights: Weights | None) -> "Records":
-        """Make records from rows in memory."""
+    def of(cls, codes: Sequence[CompactCodes], *, weights: Weights | None, protection: Protection) -> "Records":
+        """Make records from rows in memory, which are bounded already."""
         spool = Spool()
         spool.append(codes if weights is None else (*codes, weights))
-        return cls(spool, weighted=weights is not None)
+        return cls(spool, weighted=weights is not None, protection=protection)
 
     def chunks(self) -> Iterator[tuple[tuple[CompactCodes, ...], Weights | None]]:
         """Yield chunks: one array of codes for each attribute, and how often each row counts; None if each counts once.
@@ -91,8 +94,7 @@ def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerp
     for chunk in _joined(coded, rows=CHUNK_ROWS):
         spool.append((*chunk.codes, *(() if chunk.weights is None else (chunk.weights,))))
     version = None if fingerprint is None else fingerprint.version(sums)
-    weighted = coding.protection.weight is not None and not coding.tallies
-    return Records(spool, weighted=weighted, version=version)
+    return Records(spool, weighted=coding.counted.weight is not None, protection=coding.counted, version=version)
 
 
 def readable_version(source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:

@@ -1,13 +1,15 @@
 """One question from Python: paid before the table is read, kept beside its price, refused without a loss."""
 
 import json
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from dpcore import ask
-from dpcore.errors import BudgetRefused, SourceBroken, SourceError, UsageError
+from dpcore.errors import BudgetRefused, SourceBroken, SourceError, StepFailed, UsageError
 from dpcore.ledger import RunState, open_ledger
 from dpcore.mechanisms import (
     BoundedMean,
@@ -235,3 +237,26 @@ def test_a_gaussian_query_cannot_be_paid_in_pure_epsilon(workspace):
         ),
         int,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loose(NoisyCount):
+    """A count that keeps more rows of a unit than its noise is for."""
+
+    def read(self, *columns: Any, **more: Any) -> Any:
+        kept = replace(self.protection, rows_per_unit=3)
+        return NoisyCount(protection=kept, noise=self.noise, scale=self.scale).read(*columns, **more)
+
+
+def test_a_query_that_keeps_more_rows_than_its_noise_is_for_is_refused_and_refunded(workspace):
+    workspace.open_account()
+    before = balance()
+    stated = count()
+    with pytest.raises(StepFailed, match=r"bounded by another protection.*report this"):
+        ask(
+            "visits",
+            Loose(protection=stated.protection, noise=stated.noise, scale=stated.scale),
+            TABLE["smoker"],
+            ids=TABLE["person"],
+        )
+    assert balance() == before

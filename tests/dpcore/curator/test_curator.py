@@ -1,6 +1,7 @@
 """Where mechanisms meet the data: paid first, drawn once, never from anything but the stated sensitivity."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
 from typing import Any
@@ -10,9 +11,17 @@ import pytest
 
 from dpcore.curator.charges import ChargedStep, Statistic
 from dpcore.curator.curator import Curator, Offer, _weighted_errors
+from dpcore.curator.gate import CountQuery, Gatekeeper
 from dpcore.errors import StepFailed
 from dpcore.ledger import Ledger, open_ledger
-from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, RoundedGaussian, from_description
+from dpcore.mechanisms import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    RoundedGaussian,
+    SparseVector,
+    from_description,
+)
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.tables.histogram import LocalHistogram
@@ -29,9 +38,12 @@ COUNTS = np.array([[50, 0, 10], [5, 100, 35]])
 MECHANISMS = (DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, RoundedGaussian)
 
 
-def histogram() -> LocalHistogram:
-    codes = np.unravel_index(np.arange(6), SHAPE)
-    return LocalHistogram.of(codes=[code.astype(np.uint8) for code in codes], counts=COUNTS.ravel(), shape=SHAPE)
+PERSON = Protection(unit="person", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
+
+
+def histogram(counts: np.ndarray = COUNTS, *, protection: Protection = PERSON) -> LocalHistogram:
+    codes = [code.astype(np.uint8) for code in np.unravel_index(np.arange(counts.size), counts.shape)]
+    return LocalHistogram.of(codes=codes, counts=counts.ravel(), shape=counts.shape, protection=protection)
 
 
 @pytest.fixture
@@ -48,7 +60,7 @@ def make_curator(workspace: Workspace) -> Callable[..., tuple[Curator, Ledger]]:
         ledger.reserve("r", account="visits", amount=10**11, claim="c")
         protection = Protection(unit="person", rows_per_unit=rows_per_unit, neighbours=neighbours)
         curator = Curator(ledger=ledger, run_id="r", protection=protection, currency=ledger.account("visits").currency)
-        curator.receive(histogram(), lease=ledger.lease("r"))
+        curator.receive(histogram(protection=protection), lease=ledger.lease("r"))
         opened.append(ledger)
         return curator, ledger
 
@@ -109,7 +121,7 @@ def test_the_same_question_is_answered_from_the_ledger_without_charge_draw_or_da
     blind = Curator(
         ledger=ledger,
         run_id="r",
-        protection=Protection(unit="person", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE),
+        protection=PERSON,
         currency=Currency.ZCDP,
     )
     again = blind.measure_marginal("one-way/m", (0, 1), share=Fraction(1, 2))
@@ -265,10 +277,9 @@ def test_no_score_moves_by_more_than_the_sensitivity_that_is_paid_for_and_withou
     curator, ledger = make_curator(rows_per_unit=ROWS_OF_A_UNIT, neighbours=relation)
     seen: list[np.ndarray] = []
     monkeypatch.setattr(ExponentialMechanism, "draw", lambda _, scores: seen.append(scores) or 0)
-    codes = [code.astype(np.uint8) for code in np.unravel_index(np.arange(4), LITTLE)]
-    lease = ledger.lease("r")
+    lease, bounded = ledger.lease("r"), replace(PERSON, rows_per_unit=ROWS_OF_A_UNIT, neighbours=relation)
     for number, table in enumerate(TABLES):
-        curator.receive(LocalHistogram.of(codes=codes, counts=table.ravel(), shape=LITTLE), lease=lease)
+        curator.receive(histogram(table, protection=bounded), lease=lease)
         getattr(curator, kind)(f"round-{number:03}/select", lambda: offered, share=Fraction(1, 1000))
     declared = {row.mechanism["sensitivity"] for row in ledger.transcript("r")}
     assert len(declared) == 1
@@ -277,7 +288,7 @@ def test_no_score_moves_by_more_than_the_sensitivity_that_is_paid_for_and_withou
         for one, other in permutations(range(len(TABLES)), 2)
         if are_neighbours(TABLES[one], TABLES[other], relation)
     )
-    sensitivity = Protection(unit="person", rows_per_unit=ROWS_OF_A_UNIT, neighbours=relation).sensitivity
+    sensitivity = bounded.sensitivity
     assert moved == declared.pop()  # never more, and no smaller number would do
     assert moved > (sensitivity.l1 if kind == "select_marginal" else sensitivity.linf)  # the control
 
@@ -293,10 +304,9 @@ def test_no_error_moves_by_more_than_the_sensitivity_that_is_paid_for(
     monkeypatch.setattr("dpcore.curator.charges.CHARGED_STEPS", listed)  # one step for each table
     seen: list[int] = []
     monkeypatch.setattr(DiscreteLaplace, "draw", lambda _, exact: seen.append(int(exact[0])) or exact)
-    codes = [code.astype(np.uint8) for code in np.unravel_index(np.arange(4), LITTLE)]
-    lease = ledger.lease("r")
+    lease, bounded = ledger.lease("r"), replace(PERSON, rows_per_unit=ROWS_OF_A_UNIT, neighbours=relation)
     for number, table in enumerate(TABLES):
-        curator.receive(LocalHistogram.of(codes=codes, counts=table.ravel(), shape=LITTLE), lease=lease)
+        curator.receive(histogram(table, protection=bounded), lease=lease)
         getattr(curator, kind)(f"error/{number}", lambda: offered, share=Fraction(1, 1000))
     (declared,) = {row.mechanism["l1"] for row in ledger.transcript("r")}
     moved = max(
@@ -304,11 +314,69 @@ def test_no_error_moves_by_more_than_the_sensitivity_that_is_paid_for(
         for one, other in permutations(range(len(TABLES)), 2)
         if are_neighbours(TABLES[one], TABLES[other], relation)
     )
-    sensitivity = Protection(unit="person", rows_per_unit=ROWS_OF_A_UNIT, neighbours=relation).sensitivity
+    sensitivity = bounded.sensitivity
     assert declared == (sensitivity.l1 if kind == "measure_mean_error" else sensitivity.linf)
     assert moved <= declared
     if len(offered) == 1:
         assert moved == declared  # no smaller number would do
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rows_per_unit": 3},
+        {"rows_per_unit": 2, "neighbours": Neighbours.REPLACE_ONE},
+        {"rows_per_unit": 2, "weight": "days", "row_weight": 2},
+        {"rows_per_unit": 1, "neighbours": Neighbours.REPLACE_ONE},
+        {"rows_per_unit": 2, "unit": "doctor"},
+    ],
+    ids=lambda changed: " ".join(map(str, changed.values())),
+)
+def test_counts_that_are_bounded_otherwise_than_the_run_says_are_refused_and_cost_nothing(
+    make_curator: Any, changed: dict[str, Any]
+) -> None:
+    curator, ledger = make_curator(rows_per_unit=2)
+    with pytest.raises(StepFailed, match=r"bounded by another protection.*report this"):
+        curator.receive(histogram(protection=replace(PERSON, **changed)), lease=ledger.lease("r"))
+    assert ledger.run("r").spent == 0
+
+
+@pytest.mark.parametrize("relation", list(Neighbours))
+def test_the_noise_is_for_what_was_counted_rows_or_units(make_curator: Any, relation: Neighbours) -> None:
+    curator, ledger = make_curator(rows_per_unit=5, neighbours=relation)
+    rows = replace(PERSON, rows_per_unit=5, neighbours=relation)
+    for number, protection in enumerate((rows, rows.of_one_answer)):
+        marginal, count = f"one-way/{number}", f"round-{number}/measure"
+        curator.receive(histogram(protection=protection), lease=ledger.lease("r"))
+        curator.measure_marginal(marginal, (0,), share=Fraction(1, 9))
+        curator.measure_cell(count, (0,), 0, share=Fraction(1, 9))
+        paid = from_description(ledger.operation("r", marginal).mechanism)
+        assert paid.sensitivity == protection.sensitivity
+        paid = from_description(ledger.operation("r", count).mechanism)
+        assert paid.sensitivity == protection.count_sensitivity
+    with pytest.raises(StepFailed, match="not for a marginal of these rows; report this"):
+        curator.measure_grid(
+            "ask/grid", (0,), mechanism=DiscreteLaplace(scale=9.0, sensitivity=rows.sensitivity), keep=bytes
+        )
+    assert ledger.operation("r", "ask/grid") is None
+
+
+def test_a_gate_and_a_count_for_fewer_rows_than_are_kept_are_refused_and_cost_nothing(make_curator: Any) -> None:
+    _, ledger = make_curator(rows_per_unit=2)
+    kept = histogram(protection=replace(PERSON, rows_per_unit=2))
+    keeper = Gatekeeper(ledger=ledger, currency=Currency.ZCDP, histogram=kept, lease=ledger.lease("r"))
+    gate = SparseVector(epsilon=0.01, sensitivity=1, positives=1, monotone=False)
+    everything = CountQuery((), np.array(True))
+    with pytest.raises(StepFailed, match="report this"):
+        keeper.open_gate("hard-1/gate", gate, threshold=5)
+    with pytest.raises(StepFailed, match="report this"):
+        keeper.measure("hard-1/count", everything, DiscreteLaplace(scale=99.0, sensitivity=PERSON.count_sensitivity))
+    assert ledger.run("r").spent == 0
+    keeper.open_gate("hard-1/gate", replace(gate, sensitivity=2), threshold=5)
+    keeper.measure(
+        "hard-1/count", everything, DiscreteLaplace(scale=99.0, sensitivity=kept.protection.count_sensitivity)
+    )
+    assert ledger.run("r").spent > 0
 
 
 def test_errors_are_those_of_the_expected_counts_plus_noise(make_curator: Any) -> None:

@@ -50,7 +50,7 @@ def test_gumbel_noise_selects_pairs_with_the_probabilities_of_peeling():
     three = Categorical(("a", "b", "c"))
     for protection, rate in ((ROW, 1.0), (SWAPPED_ROW, 0.5)):
         top = TopCategories(k=2, protection=protection, epsilon=1.0, noise=MaxNoise.GUMBEL, attribute=three)
-        found = Counter(top.answer(Exact(counts)) for _ in range(draws))
+        found = Counter(top.answer(Exact(counts, protection=top.protection)) for _ in range(draws))
         weights = dict(zip("abc", np.exp(rate * counts), strict=True))
         exact = {
             (one, two): weights[one] / sum(weights.values()) * weights[two] / (sum(weights.values()) - weights[one])

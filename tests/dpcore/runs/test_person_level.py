@@ -137,7 +137,7 @@ SURE = 1 - 1e-7
 BY_CANARY = Universe({"cell": Integer(minimum=0, maximum=CANARIES - 1)})
 
 
-def audited(workspace: Workspace, *, epsilon: float, charged: Protection, kept: Protection) -> Callable[[float], float]:
+def audited(workspace: Workspace, *, epsilon: float) -> Callable[[float], float]:
     """Return, for any confidence, what epsilon the measuring of a marginal must have had, by guesses about persons.
 
     Each canary is a person with many rows in a cell of its own, in the table or not by a fair coin.
@@ -145,8 +145,8 @@ def audited(workspace: Workspace, *, epsilon: float, charged: Protection, kept: 
     coins = np.random.default_rng().random(CANARIES) < 0.5
     who = np.repeat(np.flatnonzero(coins), ROWS)
     source = Source.of(pa.table({"who": who, "cell": who}))
-    rows = ingest(source, coding=Coding(universe=BY_CANARY, protection=kept, window=None), draws=Draws.fresh())
-    values = measured(workspace, LocalHistogram.count(rows, BY_CANARY), epsilon=epsilon, protection=charged)
+    rows = ingest(source, coding=Coding(universe=BY_CANARY, protection=protection(K), window=None), draws=Draws.fresh())
+    values = measured(workspace, LocalHistogram.count(rows, BY_CANARY), epsilon=epsilon)
     # beyond what a canary can move a count by, a larger or smaller value tells no more
     said_in, said_out = values >= K, values <= 0
     right = np.count_nonzero(said_in & coins) + np.count_nonzero(said_out & ~coins)
@@ -156,14 +156,12 @@ def audited(workspace: Workspace, *, epsilon: float, charged: Protection, kept: 
     )
 
 
-def measured(
-    workspace: Workspace, histogram: Histogram, *, epsilon: float, protection: Protection
-) -> npt.NDArray[np.int64]:
+def measured(workspace: Workspace, histogram: Histogram, *, epsilon: float) -> npt.NDArray[np.int64]:
     """Measure the marginal as a run does: reserved, charged, drawn, stored."""
     workspace.open_account(delta=0.0, currency=Currency.PURE, epsilon=10)
     with open_ledger() as ledger:
         ledger.reserve("r", account="visits", amount=int(epsilon * AMOUNT_OF_ONE), claim="c")
-        curator = Curator(ledger=ledger, run_id="r", protection=protection, currency=Currency.PURE)
+        curator = Curator(ledger=ledger, run_id="r", protection=protection(K), currency=Currency.PURE)
         curator.receive(histogram, lease=ledger.lease("r"))
         values = curator.measure_marginal("one-way/m", (0,), share=Fraction(1)).values
         assert ledger.run("r").spent <= epsilon * AMOUNT_OF_ONE
@@ -174,18 +172,21 @@ def measured(
 def test_an_audit_of_persons_finds_no_more_than_was_charged_and_not_much_less(
     workspace: Workspace, epsilon: float
 ) -> None:
-    at_least = audited(workspace, epsilon=epsilon, charged=protection(K), kept=protection(K))
+    at_least = audited(workspace, epsilon=epsilon)
     assert at_least(SURE) <= epsilon
     assert epsilon - 0.4 < at_least(0.95) < epsilon + 0.25  # with 95 %, one sound run in twenty is above by a little
 
 
 def test_the_audit_catches_rows_that_are_not_bounded(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "bound", nobody_bounded)
-    assert audited(workspace, epsilon=1.0, charged=protection(K), kept=protection(K))(SURE) > 1.5
+    assert audited(workspace, epsilon=1.0)(SURE) > 1.5
 
 
-def test_the_audit_catches_the_sensitivity_of_one_row_where_five_are_kept(workspace: Workspace) -> None:
-    assert audited(workspace, epsilon=1.0, charged=protection(1), kept=protection(K))(SURE) > 1.5
+def test_the_audit_catches_the_sensitivity_of_one_row_where_five_are_kept(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Protection, "most", 1)
+    assert audited(workspace, epsilon=1.0)(SURE) > 1.5
 
 
 def test_a_release_by_weight_is_charged_for_it_says_so_and_counts_the_weight(workspace: Workspace) -> None:

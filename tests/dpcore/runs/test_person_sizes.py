@@ -90,17 +90,17 @@ def test_a_release_has_ids_whose_rows_agree_and_are_as_many_as_learned(persons: 
 def test_a_run_that_dies_at_a_purchase_goes_on_with_what_it_has_paid_for(
     persons: Workspace, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    measure, bought = "dpcore.curator.curator.Curator.measure_units", []
+    measure, bought = "dpcore.curator.curator.Curator.measure_marginal", []
 
-    def dies(curator: Any, step: str, **asked: Any) -> Any:
+    def dies(curator: Any, step: str, *axes: Any, **asked: Any) -> Any:
         if len(bought) == after:
             raise KeyboardInterrupt
         bought.append(step)
-        return real(curator, step, **asked)
+        return real(curator, step, *axes, **asked)
 
     from dpcore.curator.curator import Curator  # noqa: PLC0415  its method is replaced below
 
-    real = Curator.measure_units
+    real = Curator.measure_marginal
     with monkeypatch.context() as patch:
         patch.setattr(measure, dies)
         if after == len(STEPS):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dpcore.audit.made_up import ROW
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.strategies.grouping import coarser_versions
 from dpcore.tables.histogram import LocalHistogram
@@ -189,7 +190,7 @@ def test_a_histogram_counts_groups_as_it_counts_cells(rows: list[tuple[int, int]
     table, shape = np.array(rows, dtype=np.int64).reshape(-1, 2), (7, 300)
     cells, counts = np.unique(table, axis=0, return_counts=True)
     codes = [cells[:, axis].astype(code_type(size)) for axis, size in enumerate(shape)]
-    histogram = LocalHistogram.of(codes=codes, counts=counts.astype(np.int64), shape=shape)
+    histogram = LocalHistogram.of(codes=codes, counts=counts.astype(np.int64), shape=shape, protection=ROW)
     before = histogram.marginal((0, 1))
     groups = np.unique(groups, return_inverse=True)[1].astype(np.intp)
     histogram.coarsen(1, groups)

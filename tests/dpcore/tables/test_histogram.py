@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpcore.audit.made_up import ROW
 from dpcore.tables import histogram as histogram_module
 from dpcore.tables.counting import marginals as counting
 from dpcore.tables.histogram import LocalHistogram
@@ -32,7 +33,7 @@ def drawn(shape: list[int], *, rows: int, seed: int, cells: int) -> pd.DataFrame
 
 def counted(table: pd.DataFrame, shape: list[int], *, weights: np.ndarray | None = None) -> LocalHistogram:
     codes = [table[axis].to_numpy().astype(code_type(size)) for axis, size in enumerate(shape)]
-    return LocalHistogram.count(Records.of(codes, weights=weights), universe_of(shape))
+    return LocalHistogram.count(Records.of(codes, weights=weights, protection=ROW), universe_of(shape))
 
 
 def distinct(histogram: LocalHistogram) -> tuple[list[np.ndarray], np.ndarray]:
@@ -125,7 +126,7 @@ def test_a_marginal_that_is_asked_for_again_is_the_same_and_the_oldest_make_room
 ) -> None:
     monkeypatch.setattr("dpcore.tables.histogram.KEPT_CELLS", 10)
     codes = [np.array([0, 1, 2, 2], dtype=np.uint8), np.array([0, 1, 1, 0], dtype=np.uint8)]
-    histogram = LocalHistogram.of(codes=codes, counts=np.array([5, 4, 3, 2]), shape=(3, 2))
+    histogram = LocalHistogram.of(codes=codes, counts=np.array([5, 4, 3, 2]), shape=(3, 2), protection=ROW)
     both = histogram.marginal((0, 1))
     assert histogram.marginal((0, 1)) is both
     assert histogram.marginal((0,)).tolist() == [5, 4, 5]
