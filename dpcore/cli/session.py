@@ -42,7 +42,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         actions,
         "open",
         common,
-        "open a session: reserve its budget, and go on from the newest release of the same data, or buy a first one",
+        "open a session: reserve its budget, and buy its first release for a share of it",
     )
     opening.add_argument("spec", metavar="SPEC", type=Path, help=ABOUT_SPEC)
     opening.add_argument("--epsilon", metavar="E", type=float, help="the session's budget; default: the spec's epsilon")
@@ -51,7 +51,13 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         metavar="F",
         type=float,
         default=0.9,
-        help="the share of the budget for a first release, if one is needed; default: 0.9",
+        help="the share of the budget for the first release; default: 0.9",
+    )
+    opening.add_argument(
+        "--unchanged",
+        action="store_true",
+        help="declare that the table is the same as for the dataset's newest release, as `prior` in a spec does: its measurements count, too; "
+        "if noisy counts contradict that, nothing is opened",
     )
     opening.add_argument(
         "--session", metavar="ID", help="an id for it; use the same one again if opening was interrupted"
@@ -120,7 +126,11 @@ def _open(arguments: argparse.Namespace) -> Answer:
     wanted = declaration if arguments.epsilon is None else with_epsilon(declaration, arguments.epsilon)
     check_approved(wanted, approved=arguments.approve)
     with Session.open(
-        arguments.spec, epsilon=arguments.epsilon, first_share=arguments.first_share, session=arguments.session
+        arguments.spec,
+        epsilon=arguments.epsilon,
+        first_share=arguments.first_share,
+        unchanged=arguments.unchanged,
+        session=arguments.session,
     ) as session:
         return _told(session.id, session.described(), spec=arguments.spec)
 

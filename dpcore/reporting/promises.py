@@ -56,13 +56,9 @@ def began_with(*, session: Run, first: Run) -> bool:
 def release_cap(account: Account, run: Run, *, earlier: Sequence[Run] = ()) -> Cap:
     """Return the amount that a run's release answers for, as the cap of a filter.
 
-    If a session went on from a release that others had published, its own reservation was chosen after that release had been seen. So it
-    counts as a raise of the first run's reservation (docs/decisions/0027). A session that buys its own first release has both fixed before
-    the first draw.
+    A session's reservation and that of its first release are both fixed before the first draw of either.
     """
-    goes_on = any(claim.epsilon is None for claim in filter(None, (Claim.read(each.claim) for each in earlier)))
-    amount = run.reserved + sum(each.reserved for each in earlier)
-    return Cap(account.currency, amount, first=earlier[0].reserved if goes_on else None)
+    return Cap(account.currency, run.reserved + sum(each.reserved for each in earlier))
 
 
 def release_promise(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dpcore.ledger import Ledger, Run, RunState
 
-_CLAIM = re.compile(r"session of ([0-9a-f]{64}) from run (\S+)(?: bought for epsilon (\S+))?")
+_CLAIM = re.compile(r"session of ([0-9a-f]{64}) from run (\S+) bought for epsilon (\S+?)( unchanged)?")
 
 
 @dataclass(frozen=True)
@@ -15,28 +15,30 @@ class Claim:
     Attributes:
         digest: The meaning of its spec, whatever the epsilon.
         first: The run of the release with which it begins.
-        epsilon: The epsilon for which it buys that release; None if the release was there before.
+        epsilon: The epsilon for which it buys that release.
+        unchanged: Whether the opener has declared that the table is the same as for the dataset's newest release.
     """
 
     digest: str
     first: str
-    epsilon: float | None
+    epsilon: float
+    unchanged: bool
 
     @classmethod
     def read(cls, text: str) -> "Claim | None":
         """Read a claim; return None if it is not that of a session.
 
-        >>> Claim.read("session of " + 64 * "0" + " from run 5f0c").first, Claim.read(64 * "0")
+        >>> Claim.read(Claim(64 * "0", "5f0c", 0.9, unchanged=True).text).first, Claim.read(64 * "0")
         ('5f0c', None)
         """
         found = _CLAIM.fullmatch(text)
-        return cls(found[1], found[2], None if found[3] is None else float.fromhex(found[3])) if found else None
+        return cls(found[1], found[2], float.fromhex(found[3]), unchanged=found[4] is not None) if found else None
 
     @property
     def text(self) -> str:
         """The claim as the ledger has it."""
-        bought = "" if self.epsilon is None else f" bought for epsilon {self.epsilon.hex()}"
-        return f"session of {self.digest} from run {self.first}{bought}"
+        declared = " unchanged" if self.unchanged else ""
+        return f"session of {self.digest} from run {self.first} bought for epsilon {self.epsilon.hex()}{declared}"
 
 
 def sessions(ledger: Ledger, account: str) -> dict[Run, Claim]:

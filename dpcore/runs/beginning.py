@@ -49,8 +49,8 @@ class Beginning:
         runs = self._ledger.runs(self._account.name)
         if any(run.release is not None for run in runs) and all(run.id != self._run_id for run in runs):
             raise UsageError(
-                f"the spec says `unchanged`, but no release of account {self._account.name} is in {one_line(declaration.output_folder)}: they were "
-                "withdrawn, or moved elsewhere; restore one, or remove `unchanged` from `prior`"
+                f"the table was declared `unchanged`, but no release of account {self._account.name} is in {one_line(declaration.output_folder)}: they were "
+                "withdrawn, or moved elsewhere; restore one, or remove `unchanged`"
             )
 
     @property
@@ -111,8 +111,8 @@ class Beginning:
         """Return the error of a run whose noisy counts contradict the declaration of its spec."""
         earlier = "an earlier release" if self._prior is None else self._prior.words
         return TableChanged(
-            f"the spec declares the table unchanged since {earlier}, but noisy counts of its columns contradict that; run {self._run_id} was "
-            "ended, and what it has not spent was refunded: remove `unchanged` from `prior`, and run again"
+            f"the table was declared unchanged since {earlier}, but noisy counts of its columns contradict that; run {self._run_id} was "
+            "ended, and what it has not spent was refunded: remove `unchanged`, and run again"
         )
 
     @property

@@ -16,9 +16,6 @@ from dpcore.release.integrity import one_line
 from dpcore.spec import Declaration
 from dpcore.strategies.earlier import Earlier
 
-CAN_GO_ON = ("mwem", "adaptive")
-"""The strategies whose measurements a later run can learn from."""
-
 
 @dataclass(frozen=True, eq=False)
 class SameTable:
@@ -34,7 +31,7 @@ class SameTable:
             UsageError: If it has not. Nothing was spent.
         """
         told, name = release.manifest, one_line(release.folder.name)
-        way_out = "remove `unchanged` from `prior`, and the run only starts from that release"
+        way_out = "remove `unchanged`, and its measurements do not count"
         if told.get("privacy", {}).get("earlier") or told.get("parts"):
             raise UsageError(
                 f"release {name} was made from the answers of several runs, so its measurements cannot be taken over; {way_out}"
@@ -90,16 +87,10 @@ def chosen_limit_of(release: Release) -> ChosenLimit | None:
     return None if limit is None else ChosenLimit(**{**limit, "of": tuple(limit["of"])})
 
 
-def is_alike(declaration: Declaration, release: Release) -> bool:
-    """Return whether a release has the columns and the unit of a spec, and a model that can be gone on from."""
-    return release.manifest["strategy"] in CAN_GO_ON and not differences(declaration, release)
-
-
 def differences(declaration: Declaration, release: Release) -> list[str]:
     """Return the parts of the spec by which a release has read its table otherwise. What is only said about columns does not matter.
 
-    Everything that decides how rows are read must be the same. Otherwise the comparison of the data's versions, whose outcome is public,
-    would tell whether any row is read differently, such as one that violates a constraint.
+    Everything that decides how rows are read must be the same. Otherwise the measurements of both would be of different counts.
     """
     told, wanted = release.manifest["spec"], declaration.spec.model_dump(mode="json")
     found, before, now = [], told["universe"], wanted["universe"]

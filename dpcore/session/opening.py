@@ -1,10 +1,10 @@
-"""Open a session: reserve its budget, and find the release that it goes on from. If there is none, `starting` buys one.
+"""Open a session: reserve its budget. A share of it is for the release that the session begins with, which `starting` buys.
 
-A session is a run of the ledger whose reservation stays open. Its claim names the run of the release that it began with.
+A session is a run of the ledger whose reservation stays open. Its claim names the run of the release that it began with. Nothing here reads
+the table: if the first release is to go on from an earlier one, the opener declares that the table is the same, as a spec does (docs/decisions/0072).
 """
 
 import logging
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -20,10 +20,9 @@ from dpcore.reporting.formatting import at_most
 from dpcore.reporting.promises import made_from
 from dpcore.reporting.session_claims import Claim, sessions
 from dpcore.runs.paying import amount_to_reserve, check_remaining, paying_account
-from dpcore.runs.same_table import is_alike
-from dpcore.session.table import SessionTable
 from dpcore.spec import Declaration
 from dpcore.spec.load import declare
+from dpcore.spec.prior import PriorSpec
 from dpcore.spec.release import PmwSpec
 from dpcore.strategies import strategy_for
 from dpcore.tables.ingest import check_key
@@ -31,7 +30,7 @@ from dpcore.tables.ingest import check_key
 progress = logging.getLogger("dpcore.progress")
 
 FIRST_SHARE = 0.9
-"""The share of a session's budget that buys its first release, if there is none to begin with.
+"""The share of a session's budget that buys its first release.
 
 A release answers questions about all columns at once, and a purchase hardly more than its own. So buying pays only for what the release
 knows too little about (docs/decisions/0062).
@@ -58,8 +57,8 @@ def joined(ledger: Ledger, declaration: Declaration, session: str | None) -> Run
 
 
 def meaning_of(declaration: Declaration) -> str:
-    """Return a hash of a spec's meaning that does not depend on its epsilon: a session may have another."""
-    return with_epsilon(declaration, 1.0).digest
+    """Return a hash of a spec's meaning that does not depend on its epsilon and its prior: a session may have others."""
+    return _with(declaration, prior=None, privacy=declaration.spec.privacy.model_copy(update={"epsilon": 1.0})).digest
 
 
 def check_session(declaration: Declaration) -> None:
@@ -74,15 +73,27 @@ def check_session(declaration: Declaration) -> None:
 
 def with_epsilon(declaration: Declaration, epsilon: float) -> Declaration:
     """Return the declaration with another budget."""
-    spec = declaration.spec
-    changed = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"epsilon": epsilon})})
+    return _with(declaration, privacy=declaration.spec.privacy.model_copy(update={"epsilon": epsilon}))
+
+
+def with_unchanged_table(declaration: Declaration) -> Declaration:
+    """Return the declaration of a table that is the same as for the dataset's newest release, as if its spec had declared that."""
+    if declaration.relating:
+        raise UsageError(
+            "`unchanged` cannot be used with `depends`, which each release learns anew; list the pairs with `possible` in the spec, or open "
+            "the session without `unchanged`"
+        )
+    return _with(declaration, prior=PriorSpec(release="latest", unchanged=True))
+
+
+def _with(declaration: Declaration, **parts: Any) -> Declaration:
+    """Return the declaration of a spec with other parts."""
+    changed = declaration.spec.model_copy(update=parts)
     return declare(changed, universe=declaration.universe, path=declaration.path)
 
 
-def reserve_session(
-    ledger: Ledger, declaration: Declaration, *, session: str, share: float = FIRST_SHARE, table: Any = None
-) -> Run:
-    """Reserve the budget of a new session: the spec's epsilon, of which a first release gets a share if there is none to begin with.
+def reserve_session(ledger: Ledger, declaration: Declaration, *, session: str, share: float = FIRST_SHARE) -> Run:
+    """Reserve the budget of a new session: the spec's epsilon, of which its first release gets a share.
 
     Raises:
         BudgetRefused: If the account cannot pay. Nothing was reserved.
@@ -93,30 +104,39 @@ def reserve_session(
     account, privacy = paying_account(ledger, declaration), declaration.spec.privacy
     _, amount = budget_of(privacy.epsilon, delta=privacy.delta, currency=account.currency)
     check_remaining(account, declaration, amount=amount, remaining=ledger.balance(account.name).remaining)
-    known = newest_release(ledger, declaration, account=account, table=table)
-    claim, own = Claim(meaning_of(declaration), known or f"{session}-first", None), amount
-    if known is None:
-        epsilon, first = _first_budget(declaration, account, int(amount * share))
-        claim, own = replace(claim, epsilon=epsilon), amount - first
-        amount_to_reserve(
-            with_epsilon(declaration, epsilon), strategy_for(declaration), currency=account.currency
-        )  # raises if it is too small
+    epsilon, first = _first_budget(declaration, account, int(amount * share))
+    amount_to_reserve(
+        with_epsilon(declaration, epsilon), strategy_for(declaration), currency=account.currency
+    )  # raises if it is too small
     check_key(places_of_spec(declaration.path).private)
+    prior = declaration.spec.prior
+    claim = Claim(meaning_of(declaration), f"{session}-first", epsilon, unchanged=prior is not None and prior.unchanged)
     run = ledger.reserve(
         session,
         account=account.name,
-        amount=own,
+        amount=amount - first,
         claim=claim.text,
         analyst=declaration.spec.analyst,
         purpose=declaration.spec.purpose,
     )
-    begins = (
-        f"{100 * share:g} % of it for a first release" if known is None else f"going on from the release of run {known}"
-    )
     progress.info(
-        "session %s: reserved epsilon %s of account %s, %s", session, at_most(privacy.epsilon), account.name, begins
+        "session %s: reserved epsilon %s of account %s, %g %% of it for a first release%s",
+        session,
+        at_most(privacy.epsilon),
+        account.name,
+        100 * share,
+        "" if claim.unchanged else _hint_at_earlier(ledger, account.name),
     )
     return run
+
+
+def _hint_at_earlier(ledger: Ledger, account: str) -> str:
+    """Say how an earlier release could count, if the account has one. The ledger alone decides this, and never the table."""
+    withdrawn = ledger.withdrawals(account)
+    made = [run for run in ledger.runs(account) if run.release is not None and run.id not in withdrawn]
+    if not made or made_from(made[-1].claim):  # measurements of several runs cannot be taken over
+        return ""
+    return f"; if the table is still that of release {made[-1].release}, open it with --unchanged, and both count"
 
 
 def _first_budget(declaration: Declaration, account: Account, most: int) -> tuple[float, int]:
@@ -128,40 +148,10 @@ def _first_budget(declaration: Declaration, account: Account, most: int) -> tupl
     return epsilon, amount
 
 
-def newest_release(ledger: Ledger, declaration: Declaration, *, account: Account, table: Any) -> str | None:
-    """Return the run of the account's newest release if a session can go on from it: same columns, same unit, same data. Else None."""
-    made = [run for run in ledger.runs(account.name) if run.state is RunState.SETTLED and run.release is not None]
-    withdrawn = ledger.withdrawals(account.name)
-    for run in sorted(made, key=lambda each: each.first, reverse=True):
-        if made_from(run.claim) or run.id in withdrawn:
-            continue  # a release of a session has no rounds of its own; the session's first release is further back
-        release = _usable(ledger, run, declaration.output_folder / str(run.release))
-        if release is not None and is_alike(declaration, release):
-            source = SessionTable(limited_by(declaration, release), table=table)
-            try:
-                return run.id if source.version(run.id) == run.data_version else None
-            finally:
-                source.close()
-    return None
-
-
-def _usable(ledger: Ledger, run: Run, folder: AnyPath) -> Release | None:
-    """Return a run's release; None if it is not in its place, was changed or is damaged."""
-    written = _recorded_manifest(ledger, run, folder)
-    if written is None:
-        return None
-    try:
-        release = open_release_with(written, folder)
-        _ = release.uncertainty  # it is read here, so that damage shows now
-    except UsageError:
-        return None
-    return release
-
-
 def bought_first(ledger: Ledger, session: Run) -> Run | None:
-    """Return the run that buys a session's first release; None if it was not reserved yet, or the release was there before."""
+    """Return the run that buys a session's first release; None if it was not reserved yet."""
     claim = Claim.read(session.claim)
-    if claim is None or claim.epsilon is None:
+    if claim is None:
         return None
     return next((run for run in ledger.runs(session.account) if run.id == claim.first), None)
 
@@ -208,7 +198,7 @@ def _recorded_manifest(ledger: Ledger, run: Run, folder: AnyPath) -> bytes | Non
     """Return the manifest of a release as its run has published it; None if it is not there, or was changed.
 
     Raises:
-        OutputError: If that cannot be known, for example because a store fails. Otherwise a second first release would be bought.
+        OutputError: If that cannot be known, for example because a store fails.
     """
     try:
         written = read_manifest(folder / MANIFEST)

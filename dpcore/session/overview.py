@@ -40,9 +40,8 @@ def _state(ledger: Ledger, run: Run) -> str:
     """Return open, closed, or opening: such a session has no first release yet. It is being opened, or its process was killed."""
     if run.state != "open":
         return "closed"
-    claim, first = Claim.read(run.claim), bought_first(ledger, run)
-    buys = claim is not None and claim.epsilon is not None
-    return "opening" if buys and (first is None or first.state == "open") else "open"
+    first = bought_first(ledger, run)
+    return "opening" if first is None or first.state == "open" else "open"
 
 
 def _bought(bought: Bought, amount: int) -> dict[str, Any]:

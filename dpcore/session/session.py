@@ -41,6 +41,7 @@ from dpcore.session.opening import (
     joined,
     limited_by,
     with_epsilon,
+    with_unchanged_table,
 )
 from dpcore.session.overview import described, end_session
 from dpcore.session.price import SESSION, Payer, Price, Reply
@@ -92,24 +93,24 @@ class Session:
         self.most_cells: int | None = None
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913  what a session is opened with
         cls,
         spec: str | Path,
         *,
         epsilon: float | None = None,
         first_share: float = FIRST_SHARE,
+        unchanged: bool = False,
         session: str | None = None,
         table: Any = None,
     ) -> "Session":
-        """Open a new session, and reserve its budget.
-
-        It goes on from the account's newest release, if that has the same columns and was made from the same data. Otherwise it buys a
-        first release for a share of its budget.
+        """Open a new session: reserve its budget, and buy its first release for a share of it.
 
         Args:
             spec: The spec's path.
             epsilon: The session's budget; None for the spec's.
-            first_share: The share of the budget for a first release, if one is needed.
+            first_share: The share of the budget for the first release.
+            unchanged: Whether you declare that the table is the same as for the dataset's newest release, as `prior` in a spec does. Then its
+                measurements count, too. If noisy counts contradict that, nothing is opened.
             session: The session's id; None for a new one. A session that was interrupted while it was opened is opened again by its id.
             table: A table to read instead of the spec's `source`.
 
@@ -118,6 +119,7 @@ class Session:
         """
         declaration = load_spec(spec, with_table=table is not None)
         declaration = declaration if epsilon is None else with_epsilon(declaration, epsilon)
+        declaration = with_unchanged_table(declaration) if unchanged else declaration
 
         def opened(ledger: Ledger, places: Places) -> "Session":
             name = session or str(uuid.uuid4())

@@ -1,4 +1,4 @@
-"""Start a session: reserve its budget, and buy its first release if it needs one. If that fails, return what was not spent.
+"""Start a session: reserve its budget, and buy its first release. If that fails, return what was not spent.
 
 Only `Session.open` does this. Everything else uses a session that was opened to its end.
 """
@@ -14,9 +14,8 @@ from dpcore.ledger import Ledger, Run, RunState
 from dpcore.reporting.session_claims import Claim, sessions
 from dpcore.runs.steps import PLAIN, in_order, open_run
 from dpcore.runs.synthesis import Synthesis
-from dpcore.session.opening import bought_first, meaning_of, reserve_session, with_epsilon
+from dpcore.session.opening import bought_first, meaning_of, reserve_session, with_epsilon, with_unchanged_table
 from dpcore.spec import Declaration
-from dpcore.spec.load import declare
 from dpcore.spec.release import NAME
 
 progress = logging.getLogger("dpcore.progress")
@@ -34,7 +33,7 @@ def started(ledger: Ledger, declaration: Declaration, session: str, *, share: fl
     run = _begun(ledger, declaration, session)
     new = run is None
     if run is None:
-        run = reserve_session(ledger, declaration, session=session, share=share, table=table)
+        run = reserve_session(ledger, declaration, session=session, share=share)
     else:
         progress.info("session %s was reserved before, and keeps the budget that it has", session)
     try:
@@ -66,36 +65,27 @@ def _begun(ledger: Ledger, declaration: Declaration, session: str) -> Run | None
             f"session {session} was opened with another spec, or with an earlier version of this one; choose another id, and end that "
             f"session with: dpflow ledger settle {session}"
         )
-    has_first = claim.epsilon is None or bought_first(ledger, run) is not None
-    if run.state is RunState.SETTLED and has_first:
+    if run.state is RunState.SETTLED and bought_first(ledger, run) is not None:
         raise UsageError(f"session {session} is closed; open another: dpflow session open {declaration.path}")
     return run
 
 
 def _buy_first(ledger: Ledger, declaration: Declaration, session: Run, *, table: Any) -> None:
-    """Make the release that a session begins with, if the session is to buy it and has not done so.
+    """Make the release that a session begins with, if that was not done before.
 
     A killed process may have left it unfinished. What it has measured is neither charged nor drawn again.
     """
     claim, made = Claim.read(session.claim), bought_first(ledger, session)
-    if claim is None or claim.epsilon is None or (made is not None and made.state is RunState.SETTLED):
+    if claim is None or (made is not None and made.state is RunState.SETTLED):
         return
     if session.state is not RunState.OPEN:
         raise UsageError(
             f"session {session.id} was closed before it was opened to its end; open another: dpflow session open SPEC"
         )
-    bought = with_epsilon(_without_evidence(declaration), claim.epsilon)
+    declared = with_unchanged_table(declaration) if claim.unchanged else declaration
+    bought = with_epsilon(declared, claim.epsilon)
     with open_run(Synthesis(bought, run_id=claim.first, resume=made is not None, table=table)) as opened_id:
         in_order(opened_id, PLAIN)
-
-
-def _without_evidence(declaration: Declaration) -> Declaration:
-    """Return the declaration of a first release. It is bought only if no release of the same table is there, so none can count as evidence."""
-    prior = declaration.spec.prior
-    if prior is None or not prior.unchanged:
-        return declaration
-    changed = declaration.spec.model_copy(update={"prior": prior.model_copy(update={"unchanged": False})})
-    return declare(changed, universe=declaration.universe, path=declaration.path)
 
 
 def _can_go_on(ledger: Ledger, session: Run) -> bool:

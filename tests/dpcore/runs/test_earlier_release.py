@@ -540,9 +540,6 @@ def test_the_plan_and_the_run_say_what_they_start_from(
 def test_a_release_of_a_session_keeps_what_its_first_release_was_given(tmp_path: Path) -> None:
     spec = ready(tmp_path)
     first = make(spec, "first")
-    people(3000, seed=8).to_parquet(
-        tmp_path / "private.parquet", index=False
-    )  # so the session buys a release of its own
     with chdir(tmp_path), seeded(9):
         with Session.open(spec, session="s") as session:
             published = session.release()

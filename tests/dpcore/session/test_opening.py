@@ -1,25 +1,37 @@
 """What a session begins with: the release that the ledger recorded, and nothing that was put in its place."""
 
+import io
 import json
+import logging
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dpcore import Session, open_release, synthesize
 from dpcore.cli.main import main
-from dpcore.errors import BudgetRefused, DpflowError, OutputError, RowsUnexpected, RunHeld, SourceError, UsageError
+from dpcore.errors import (
+    BudgetRefused,
+    DpflowError,
+    OutputError,
+    RowsUnexpected,
+    RunHeld,
+    SourceError,
+    TableChanged,
+    UsageError,
+)
 from dpcore.ledger import Ledger, Run, RunState, open_ledger
-from dpcore.release.withdrawal import withdraw
 from dpcore.runs import synthesis
-from dpcore.session import overview, turns
-from dpcore.session.opening import newest_release, reserve_session
+from dpcore.session import overview, starting, turns
+from dpcore.session.opening import reserve_session, with_unchanged_table
 from dpcore.session.overview import close, listed
-from dpcore.spec import load_spec
+from dpcore.session.table import SessionTable
+from dpcore.spec import Declaration, load_spec
 from dpcore.steward.verify import verify_ledger
-from tests.conftest import Workspace
-from tests.dpcore.session.conftest import GROUPED
+from tests.conftest import Workspace, visits
+from tests.dpcore.session.conftest import GROUPED, same_draws
 
 
 def first_folder() -> Path:
@@ -43,8 +55,6 @@ def test_a_note_in_the_first_release_leads_to_no_other_release(copied: Callable[
     with Session.join("spec.yaml") as session:
         assert session.knowledge.first.folder.name == first_folder().name
         assert session.knowledge.first.manifest["privacy"]["run"] == "s-first"
-    with Session.open("spec.yaml", epsilon=0.5, session="second") as second:
-        assert second.knowledge.first.manifest["privacy"]["run"] == "s-first"
 
 
 def test_a_release_of_another_run_is_not_what_a_session_began_with(session: Session) -> None:
@@ -53,30 +63,6 @@ def test_a_release_of_another_run_is_not_what_a_session_began_with(session: Sess
         session.release()
     with open_ledger() as ledger:
         assert {run.id for run in ledger.runs("visits")} == {"s", "s-first"}
-
-
-@pytest.mark.parametrize("problem", ["withdrawn", "manifest", "measurements.parquet", "uncertainty.parquet", "gone"])
-def test_a_release_that_cannot_be_used_is_no_beginning(copied: Callable[[], Path], problem: str) -> None:
-    copied()
-    release, declaration = first_folder(), load_spec("spec.yaml")
-    with open_ledger() as ledger:
-
-        def found() -> str | None:
-            return newest_release(ledger, declaration, account=ledger.account("visits"), table=None)
-
-        assert found() == "s-first"
-        match problem:
-            case "withdrawn":
-                withdraw(ledger, "s-first", release, reason="wrong codes")
-                (release / "withdrawn.json").unlink()  # the ledger still knows
-            case "manifest":
-                manifest = release / "manifest.json"
-                manifest.write_bytes(manifest.read_bytes() + b"\n")
-            case "gone":
-                shutil.rmtree(release)
-            case file:
-                (release / file).write_bytes(b"damaged")
-        assert found() is None
 
 
 def runs() -> dict[str, Run]:
@@ -270,23 +256,88 @@ def test_withdrawing_the_first_release_of_an_open_session_warns(
     assert "warning" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("more", "begins"),
-    [
-        ("", True),
-        ("constraints: [{impossible: {sex: M, smoker: true}}]\n", False),
-        ("persons: {rows_of: person, constant: [sex]}\n", False),
-    ],
-)
-def test_a_release_whose_rows_are_read_otherwise_is_no_beginning_whatever_the_rows_are(
-    copied: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, more: str, begins: bool
-) -> None:
-    """If the rows decided, opening a session would tell everybody whether any of them violates a constraint."""
-    copied()
-    Path("spec.yaml").write_text(Path("spec.yaml").read_text(encoding="utf-8") + more, encoding="utf-8")
+Start = Callable[..., Run]
+
+
+def declared(ledger: Ledger, declaration: Declaration, **terms: Any) -> Run:
+    """Reserve a session as it is: what it starts from is declared."""
+    return reserve_session(ledger, declaration, **terms)
+
+
+def chosen_by_version(ledger: Ledger, declaration: Declaration, **terms: Any) -> Run:
+    """Planted: whether the table is, byte for byte, that of the newest release decides what a session starts from."""
+    made = ledger.run("s-first")
+    same = SessionTable(declaration).version(made.id) == made.data_version
+    return reserve_session(ledger, with_unchanged_table(declaration) if same else declaration, **terms)
+
+
+def seen_of_opening(folder: Path, *, unchanged: bool, start: Start) -> list[object]:
+    """Open a session. Return its progress, its first run, and its events of the ledger, without the keyed version of the data and noise."""
+    lines = io.StringIO()
+    handler = logging.StreamHandler(lines)
+    with pytest.MonkeyPatch.context() as patch, same_draws(11):
+        patch.setattr(starting, "reserve_session", start)
+        patch.setattr(starting.progress, "handlers", [handler])
+        patch.setattr(starting.progress, "level", logging.INFO)
+        Session.open(folder / "spec.yaml", epsilon=0.5, unchanged=unchanged, session="t").leave()
     with open_ledger() as ledger:
-        version = ledger.run("s-first").data_version
-        monkeypatch.setattr("dpcore.session.opening.SessionTable.version", lambda *_: version)  # as if no row differed
-        account = ledger.account("visits")
-        found = newest_release(ledger, load_spec("spec.yaml"), account=account, table=None)
-    assert (found == "s-first") is begins
+        events = [event for event in ledger.history("visits") if event.run in {"t", "t-first"}]
+    assert lines.getvalue().startswith("session t: reserved epsilon 0.5")
+    return [
+        [line for line in lines.getvalue().splitlines() if line.startswith("session")],
+        [(each.kind, each.run, each.details.get("claim"), each.details.get("amount")) for each in events],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("start", "unchanged", "alike"),
+    [(declared, False, True), (declared, True, True), (chosen_by_version, False, False)],
+)
+def test_opening_a_session_does_not_tell_whether_a_row_has_changed(
+    copied: Callable[[], Path], start: Start, unchanged: bool, alike: bool
+) -> None:
+    before = seen_of_opening(copied(), unchanged=unchanged, start=start)
+    folder = copied()
+    table = folder / "visits.csv"
+    table.write_text("".join(table.read_text(encoding="utf-8").splitlines(keepends=True)[:-1]), encoding="utf-8")
+    assert (seen_of_opening(folder, unchanged=unchanged, start=start) == before) is alike
+
+
+def test_a_session_that_declares_its_table_unchanged_learns_from_the_newest_release(copied: Callable[[], Path]) -> None:
+    copied()
+    with open_ledger() as ledger:
+        earlier = Path("releases/visits", str(ledger.run("s-first").release)).name
+    with Session.open("spec.yaml", epsilon=0.5, unchanged=True, session="t") as session:
+        own = session.knowledge.first
+        published = session.release()
+    assert own.manifest["prior"] == {**own.manifest["prior"], "name": earlier, "unchanged": True}
+    assert [each["run"] for each in open_release(published["release"]).manifest["privacy"]["given"]] == ["s-first"]
+    with Session.join("spec.yaml", session="t") as joined:  # the spec itself declares nothing
+        assert joined.knowledge.first.name == own.name
+    verify_ledger()
+
+
+def test_a_session_whose_table_is_wrongly_declared_unchanged_returns_the_rest(copied: Callable[[], Path]) -> None:
+    folder = copied()
+    visits(1500, seed=2).to_csv(folder / "visits.csv", index=False)
+    with pytest.raises(TableChanged, match="noisy counts of its columns contradict that"):
+        Session.open("spec.yaml", epsilon=2.0, unchanged=True, session="t")
+    found = runs()
+    assert (found["t"].state, found["t-first"].state) == (RunState.REFUNDED, RunState.SETTLED)
+    assert found["t-first"].spent > 0
+
+
+def test_an_interrupted_session_keeps_what_was_declared_when_it_was_reserved(copied: Callable[[], Path]) -> None:
+    copied()
+    with open_ledger() as ledger:
+        reserve_session(ledger, with_unchanged_table(load_spec("spec.yaml")), session="t")
+    with Session.open("spec.yaml", session="t") as session:
+        assert session.knowledge.first.manifest["prior"]["unchanged"]
+
+
+def test_a_table_whose_dependencies_are_learned_is_not_declared_unchanged(workspace: Workspace) -> None:
+    workspace.open_account(epsilon=100)
+    workspace.write_spec(("workload:", "constraints: [{depends: city -> smoker}]\nworkload:"))
+    with pytest.raises(UsageError, match="cannot be used with `depends`"):
+        Session.open("spec.yaml", unchanged=True, session="s")
+    assert runs() == {}

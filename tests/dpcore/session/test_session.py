@@ -13,8 +13,7 @@ from dpcore import Session, answer, open_release
 from dpcore.curator.curator import Curator
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import open_ledger
-from dpcore.privacy.accounting import Cap, promise_of
-from dpcore.reporting.promises import release_promise
+from dpcore.privacy.accounting import budget_of
 from dpcore.session.overview import close, listed
 from dpcore.session.table import SessionTable
 from dpcore.steward.verify import verify_ledger
@@ -232,17 +231,14 @@ def test_a_session_goes_on_only_with_the_table_that_it_began_with(copied: Callab
     assert spent() == 0
 
 
-def test_a_new_session_goes_on_from_the_newest_release_of_the_same_data(copied: Callable[[], Path]) -> None:
-    folder = copied()
+def test_the_first_release_is_paid_from_the_budget_of_the_session(copied: Callable[[], Path]) -> None:
+    copied()
     with Session.open("spec.yaml", epsilon=0.5, session="second") as second:
-        assert second.described()["first"] == "s-first"
-    visits(3000, seed=2).to_csv(folder / "visits.csv", index=False)
-    with Session.open("spec.yaml", epsilon=0.5, session="third") as third:
-        assert third.described()["first"] == "third-first"
-        with open_ledger() as ledger:
-            both = ledger.run("third").reserved + ledger.run("third-first").reserved
-            half = ledger.run("second").reserved
-    assert both == half  # the first release is paid from the session's budget
+        assert second.described()["first"] == "second-first"
+    with open_ledger() as ledger:
+        both = ledger.run("second").reserved + ledger.run("second-first").reserved
+        currency, delta = ledger.account("visits").currency, ledger.account("visits").delta
+    assert both == budget_of(0.5, delta=delta, currency=currency)[1]
 
 
 def test_an_account_that_cannot_pay_opens_no_session(workspace: Workspace) -> None:
@@ -287,27 +283,6 @@ def test_a_session_is_published_as_a_release_for_nothing(session: Session) -> No
     assert found.n.to_list() == pytest.approx(
         next(iter(known.of(session._parsed(GROUPED), level=0.95)[1].values())).value.tolist(), abs=1.0
     )
-    verify_ledger()
-
-
-def test_a_session_that_goes_on_from_a_seen_release_promises_as_much_as_a_raised_cap(
-    copied: Callable[[], Path],
-) -> None:
-    copied()
-    with Session.open("spec.yaml", epsilon=3.0, session="second") as second:
-        outcome = second.release()
-    stated = open_release(outcome["release"]).manifest["privacy"]
-    with open_ledger() as ledger:
-        account, run = ledger.account("visits"), ledger.run(outcome["run"])
-        first, session = ledger.run("s-first"), ledger.run("second")
-    promise = release_promise(account, run, earlier=(first, session))
-    assert (stated["epsilon"], stated["delta"]) == (promise.epsilon, promise.delta)
-    amount = run.reserved + first.reserved + session.reserved
-    naive = promise_of(
-        Cap(account.currency, amount), delta=account.delta
-    )  # no theorem has it: the amount depends on answers
-    assert (promise.epsilon, promise.delta) > (naive.epsilon, naive.delta)
-    assert promise.delta > naive.delta
     verify_ledger()
 
 
