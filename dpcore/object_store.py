@@ -38,9 +38,9 @@ _TAKEN = {"FileExistsError", "PreconditionFailed"}
 class ObjectPath:
     """The address of an object, or of a folder of objects.
 
-    >>> release = ObjectPath("s3://bucket/releases/visits") / "20261115T021000Z-7d9117748bbf"
+    >>> release = ObjectPath("s3://bucket/releases/visits") / "20261115T0210Z-7d9117748bbf"
     >>> release.parent.name, str(release / "manifest.json")
-    ('visits', 's3://bucket/releases/visits/20261115T021000Z-7d9117748bbf/manifest.json')
+    ('visits', 's3://bucket/releases/visits/20261115T0210Z-7d9117748bbf/manifest.json')
     """
 
     address: str

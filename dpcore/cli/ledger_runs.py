@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from dpcore.cli.output import bar, table
@@ -95,7 +95,7 @@ def _worker(item: RunOverview) -> str | None:
     if run.state is not RunState.OPEN or run.holder is None or item.touched is None:
         return None
     machine, process, _ = f"{run.holder} ? ?".split(" ", 2)
-    until = item.touched + timedelta(seconds=run.lease_seconds)
+    until = run.leased_until(item.touched)
     if surely_gone(run.holder):
         return f"process {process} on {machine}, which is gone"
     if datetime.now(UTC) >= until:

@@ -32,9 +32,9 @@ def checked_amount(amount: object, *, what: str = "an amount") -> int:
 
 
 def checked_seconds(seconds: object) -> int:
-    """Return the length of a lease. Raise if it is out of range."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 < seconds <= LONGEST_LEASE:
-        raise UsageError(f"a lease lasts a whole number of seconds, at least 1 and at most {LONGEST_LEASE}")
+    """Return the length of a lease; 0 gives the run back. Raise if it is out of range."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= LONGEST_LEASE:
+        raise UsageError(f"a lease lasts a whole number of seconds, at least 0 and at most {LONGEST_LEASE}")
     return seconds
 
 

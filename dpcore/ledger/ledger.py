@@ -47,7 +47,7 @@ from dpcore.ledger.shares import Shares, require_share
 from dpcore.ledger.writing import WritingTransaction
 
 LEASE_SECONDS = 300
-"""The default lease: another worker waits this long after the run's last event, unless the holder is known to have ended."""
+"""The default lease: another worker waits this long after the minute of the run's last event, unless the holder is known to have ended."""
 
 
 class Ledger(Shares):
@@ -141,7 +141,7 @@ class Ledger(Shares):
         """Lease an open run to `holder`, by default this process.
 
         Only the newest lease can change the run. A worker whose run was taken over is refused at its next step, before it draws
-        and before it stores. Each change renews the lease.
+        and before it stores. Each change renews the lease. A lease of 0 seconds gives the run back: others need not wait.
 
         Raises:
             RunHeld: If another worker may be alive and its lease has not expired since its last change of the run.

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from math import ceil
 
@@ -133,12 +133,12 @@ def refuse_if_worked_on(run: Run, *, touched: datetime, now: datetime) -> None:
     If the clock was set back to before the run's last event, the lease counts as expired. Taking a run from a live worker costs
     only that worker's current step, because the fence rejects its writes.
     """
-    length = timedelta(seconds=run.lease_seconds)
-    if run.holder is not None and timedelta(0) <= now - touched < length and not surely_gone(run.holder):
+    until = run.leased_until(touched)
+    if run.holder is not None and touched <= now < until and not surely_gone(run.holder):
         machine, process, _ = f"{run.holder} ? ?".split(" ", 2)
         raise RunHeld(
             f"run '{run.id}' is held by process {process} on {machine}; if that worker is dead, "
-            f"try again in {ceil((length - (now - touched)).total_seconds())} seconds"
+            f"try again in {ceil((until - now).total_seconds())} seconds"
         )
 
 

@@ -6,7 +6,7 @@ Every amount is an integer count of 1e-12 of the account's currency, so sums are
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
@@ -14,6 +14,16 @@ from typing import Any
 from dpcore.errors import LedgerDamaged
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
+
+
+def whole_minute(moment: datetime) -> str:
+    """Return a time as the ledger and releases state it: its minute. Seconds would tell how long steps take that read private rows.
+
+    >>> whole_minute(datetime.fromisoformat("2026-11-18T08:20:24.5+01:00"))
+    '2026-11-18T07:20:00+00:00'
+    """
+    return moment.astimezone(UTC).replace(second=0, microsecond=0).isoformat()
+
 
 WHOLE = "all"
 """The only block of an account that is not kept by block."""
@@ -213,6 +223,13 @@ class Run:
         """The amount that the run's next operations can still spend."""
         return self.reserved - self.spent if self.state is RunState.OPEN else 0
 
+    def leased_until(self, touched: datetime) -> datetime:
+        """Return the end of the run's lease, by the time of its last event. That states a minute, and the lease counts from the minute's end.
+
+        A lease of no seconds has ended: its worker has given the run back.
+        """
+        return touched + timedelta(seconds=self.lease_seconds, minutes=bool(self.lease_seconds))
+
 
 @dataclass(frozen=True)
 class Lease:
@@ -255,7 +272,7 @@ class Event:
 
     @property
     def time(self) -> datetime:
-        """The time of recording."""
+        """The minute of recording."""
         try:
             return datetime.fromisoformat(self.at)
         except ValueError as error:

@@ -88,9 +88,9 @@ class LedgerScan(LedgerTransaction):
         """Iterate over all runs in the order of their last change."""
         return self._every(Run, "run ORDER BY last")
 
-    def run_ids(self) -> Iterator[str]:
-        """Iterate over the ids of all runs in the order of their first reservation."""
-        return (run_id for (run_id,) in self._stream("SELECT id FROM run ORDER BY number"))
+    def run_numbers(self) -> Iterator[tuple[int, str]]:
+        """Iterate over the numbers and ids of all runs. The number of a run is that of the event that first reserved it."""
+        return map(tuple, self._stream("SELECT number, id FROM run ORDER BY number"))
 
     def charges(self) -> Iterator[ChargedRow]:
         """Iterate over all operations in the order of their charges."""

@@ -267,10 +267,10 @@ class LedgerTransaction:
         )
 
     def add_run(self, run: Run) -> None:
-        """Insert a run."""
+        """Insert a run. Its number is that of the event that first reserves it."""
         self._execute(
-            "INSERT INTO run (id, account, reserved, spent, state, claim, analyst, purpose, data_version, opened_at,"
-            " release, fence, holder, lease_seconds, first, last) VALUES (:id, :account, :reserved, :spent, :state,"
+            "INSERT INTO run (number, id, account, reserved, spent, state, claim, analyst, purpose, data_version, opened_at,"
+            " release, fence, holder, lease_seconds, first, last) VALUES (:first, :id, :account, :reserved, :spent, :state,"
             " :claim, :analyst, :purpose, :data_version, :opened_at, :release, :fence, :holder, :lease_seconds, :first,"
             " :last)",
             vars(run),

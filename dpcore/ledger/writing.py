@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from dpcore.ledger.chain import canonical, link
 from dpcore.ledger.heads import require_continues
-from dpcore.ledger.rows import Event, EventKind, Operation, Run
+from dpcore.ledger.rows import Event, EventKind, Operation, Run, whole_minute
 from dpcore.ledger.store import Store
 from dpcore.ledger.transaction import Head, LedgerTransaction
 
@@ -53,7 +53,7 @@ class WritingTransaction(LedgerTransaction):
     @property
     def at(self) -> str:
         """The time of this transaction, as written to events and rows."""
-        return self.now.isoformat(timespec="microseconds")
+        return whole_minute(self.now)
 
     def run_and_attempt(self, run_id: str, step: str) -> tuple[Run, Operation | None, Head] | None:
         """Return a run, the newest attempt of a step and the last link of the chain, and remember that link."""

@@ -46,13 +46,13 @@ _LEFT_BEHIND_AFTER = 3600.0
 
 
 def release_id(run_id: str, *, opened_at: str) -> str:
-    """Return the name of a run's release. It depends only on the run, and no other run has it.
+    """Return the name of a run's release. It depends only on the run, and no other run has it. Within a minute, names have no order.
 
     >>> release_id("5f0c2ab1-7d8e", opened_at="2026-11-15T02:10:00+00:00")
-    '20261115T021000Z-7d9117748bbf'
+    '20261115T0210Z-7d9117748bbf'
     """
     opened = dt.datetime.fromisoformat(opened_at).astimezone(dt.UTC)
-    return f"{opened:%Y%m%dT%H%M%SZ}-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"
+    return f"{opened:%Y%m%dT%H%MZ}-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"
 
 
 def reservation_numbers(runs: Iterable[Run]) -> dict[str, int]:

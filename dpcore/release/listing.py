@@ -67,10 +67,10 @@ def pointed(folder: AnyPath) -> str | None:
 
 
 def _age(each: Listed) -> tuple[str, int, str]:
-    """Return what orders releases by age: the second in which the run began, and then the version of the spec, which only grows."""
-    version = each.manifest.get("version")
-    number = version.get("number") if isinstance(version, dict) else None
-    return each.name.partition("-")[0], number if isinstance(number, int) else 0, each.name
+    """Return what orders releases by age: the minute in which the run began, and then its reservation in the ledger."""
+    privacy = each.manifest.get("privacy")
+    reservation = privacy.get("reservation") if isinstance(privacy, dict) else None
+    return each.name.partition("-")[0], reservation if isinstance(reservation, int) else 0, each.name
 
 
 def _manifest(release: AnyPath) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class Manifest(_Part):
     format: Literal[2] = Field(description="the version of this contract")
     dataset: str = Field(description="the dataset, which is also the account in the ledger that paid")
     release: str = Field(description="the name of the release and of its folder")
-    created: str = Field(description="when it was written, in ISO 8601 and UTC")
+    created: str = Field(description="the minute in which it was written, in ISO 8601 and UTC")
     rows: int = Field(ge=0, description="the number of synthetic rows")
     warnings: tuple[str, ...] = Field(description="what a reader should know before using the rows")
     privacy: StatedPrivacy = Field(

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.errors import OutputError
+from dpcore.ledger.rows import whole_minute
 from dpcore.object_store import AnyPath, ObjectPath
 from dpcore.release.card import card
 from dpcore.release.columns import with_words, words_about
@@ -155,7 +156,7 @@ def write_folder(draft: Draft, final: Path) -> Published:
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         with _draft_beside(final) as folder:
-            now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+            now = whole_minute(dt.datetime.now(dt.UTC))
             manifest, digest, portrait = write_files(folder, draft, created=now)
             renamed = _is_free(final) and _renamed(folder, final)
     except OSError as error:
@@ -193,7 +194,7 @@ def _appeared_or_same(
     if _is_free(final):
         try:
             with _draft_beside(final) as folder:
-                now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+                now = whole_minute(dt.datetime.now(dt.UTC))
                 manifest, digest, portrait = write_files(folder, draft, created=now)
                 confirm()
                 if _renamed(folder, final):
@@ -238,8 +239,7 @@ def chosen(manifest: bytes) -> Chosen | None:
     try:
         told = json.loads(manifest.decode("utf-8"))
         created, head, before = told["created"], told["privacy"]["ledger_head"], told["version"]["before"]
-        moment = dt.datetime.fromisoformat(created).astimezone(dt.UTC)
-        well_formed = moment.isoformat(timespec="seconds") == created and isinstance(head, str)
+        well_formed = whole_minute(dt.datetime.fromisoformat(created)) == created and isinstance(head, str)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     well_formed = well_formed and (before is None or is_name(before))

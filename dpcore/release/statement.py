@@ -79,6 +79,7 @@ class Statement:
         mu: The mu of the reservation, if the account counts in mu^2.
         bookkeeping: The amounts that the run has reserved and spent, in the account's currency.
         earlier: Other runs whose answers the release was also made from. Their reservations are part of epsilon.
+        reservation: The number of the ledger's event that reserved the run. It orders the releases of a ledger; names and times have minutes only.
         given: Earlier releases that it was made with. The promise is about what it adds to them: their reservations are no part of epsilon.
     """
 
@@ -105,6 +106,7 @@ class Statement:
     chosen_limit: ChosenLimit | None = None
     earlier: tuple[str, ...] = ()
     given: tuple[Given, ...] = ()
+    reservation: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the statement as plain JSON values."""
@@ -208,4 +210,5 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
         chosen_limit=chosen_limit,
         earlier=tuple(each.id for each in earlier),
         given=tuple(given),
+        reservation=run.first,
     )

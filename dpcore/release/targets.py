@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import OutputError
+from dpcore.ledger.rows import whole_minute
 from dpcore.object_store import AnyPath, ObjectPath
 from dpcore.release.dataset_folder import point_latest, publication_note
 from dpcore.release.draft import Draft
@@ -157,7 +158,7 @@ def _agreed(draft: Draft, final: ObjectPath, *, in_chain: Callable[[str], bool])
     Raises:
         OutputError: If the note of that moment is not one that this ledger can have written.
     """
-    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    now = whole_minute(dt.datetime.now(dt.UTC))
     own = {"created": now, "privacy": {"ledger_head": draft.statement.ledger_head}, "version": {"before": draft.before}}
     note = publication_note(final)
     note.create((json.dumps(own) + "\n").encode("utf-8"))

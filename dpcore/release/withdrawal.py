@@ -55,7 +55,7 @@ class Notice:
 
     Attributes:
         release: The name of the release.
-        withdrawn_at: When the ledger recorded the withdrawal.
+        withdrawn_at: The minute in which the ledger recorded the withdrawal.
         reason: The recorded reason.
         keep: How many newer releases retention keeps; None if a steward withdrew the release.
         ledger: The identity of the ledger.

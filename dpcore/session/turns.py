@@ -11,11 +11,8 @@ from dpcore.ledger import Lease, Ledger
 LEASE_SECONDS = 15
 """How long others wait for a process that is buying. Charge, draw and commit take milliseconds."""
 
-IDLE_SECONDS = 1
-"""How long they wait for one that has bought last, and may go on."""
-
-PATIENCE = 60.0
-"""How many seconds a purchase waits for its turn."""
+PATIENCE = 90.0
+"""How many seconds a purchase waits for its turn: longer than for a process that was killed on another machine, up to a minute and its lease."""
 
 POLL_SECONDS = 0.05
 
@@ -49,7 +46,7 @@ class Turns:
 
     @contextmanager
     def next(self) -> Iterator[Lease | None]:
-        """Ask for the right to buy, and give it back soon. Yield None, after a moment, if another process has it.
+        """Ask for the right to buy, and give it back. Yield None, after a moment, if another process has it.
 
         If this process is so slow that another takes over, what it was doing ends here, and the caller looks again.
 
@@ -66,7 +63,7 @@ class Turns:
             finally:
                 if lease is not None:
                     with suppress(RunHeld, UsageError):
-                        self._ledger.lease(self._session, seconds=IDLE_SECONDS)
+                        self._ledger.lease(self._session, seconds=0)
 
     def _leased(self) -> Lease | None:
         try:

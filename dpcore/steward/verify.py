@@ -377,7 +377,7 @@ def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run, ledger
     booked = privacy.get("bookkeeping")
     spent = booked.get("spent") if isinstance(booked, dict) else None
     reserved = booked.get("reserved") if isinstance(booked, dict) else None
-    if reserved != run.reserved / AMOUNT_OF_ONE:
+    if reserved != run.reserved / AMOUNT_OF_ONE or privacy.get("reservation") != run.first:
         return "states another reservation than its run has"
     # A run's spending never falls. Until the run is settled, it may still rise after the release was published.
     rising = run.state is RunState.OPEN and isinstance(spent, float) and 0 < spent < run.spent / AMOUNT_OF_ONE

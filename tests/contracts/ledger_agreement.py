@@ -37,7 +37,7 @@ def _assert_same(run: Run, plain: PlainRun) -> None:
     assert (run.analyst, run.purpose) == (asked["analyst"], asked["purpose"])
     assert (run.state, run.spent) == (plain.state, plain.charged)
     assert (run.data_version, run.release) == (plain.version, plain.release)
-    assert datetime.fromisoformat(run.opened_at) == plain.began
+    assert datetime.fromisoformat(run.opened_at) == plain.began.replace(second=0, microsecond=0)
     assert (run.fence, run.holder, run.lease_seconds) == (plain.fence, plain.holder, plain.seconds)
 
 

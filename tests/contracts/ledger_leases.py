@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import RunHeld, UsageError
+from dpcore.errors import LedgerDamaged, RunHeld, UsageError
 from dpcore.ledger import LEASE_SECONDS, Balance, Lease, Ledger, open_ledger
+from dpcore.ledger.writing import WritingTransaction
 from tests.dpcore.ledger.fixtures import CAP, MECHANISM, assert_sound
 from tests.dpcore.ledger.store import LedgerStoreTests
 
@@ -72,24 +73,52 @@ class LedgerLeases(LedgerStoreTests):
     def test_the_clock_that_was_given_dates_every_event(self, timed: Ledger, clock: Clock) -> None:
         clock.now = NOON.astimezone(timezone(timedelta(hours=5)))
         timed.lease("run")
-        assert timed.run("run").opened_at == "2026-03-01T12:00:00.000000+00:00"
-        assert list(timed.history(None))[-1].at == "2026-03-01T12:00:00.000000+00:00"
+        assert timed.run("run").opened_at == "2026-03-01T12:00:00+00:00"
+        assert list(timed.history(None))[-1].at == "2026-03-01T12:00:00+00:00"
+
+    def test_events_state_the_minute_so_that_nobody_learns_how_long_a_step_took(
+        self, timed: Ledger, clock: Clock
+    ) -> None:
+        lease = timed.lease("run")
+        for seconds in (0.05, 0.5, 59.0):
+            clock.now = NOON + timedelta(seconds=seconds)
+            timed.commit(timed.charge(lease, step=str(seconds), amount=1, mechanism=MECHANISM), b"noisy")
+        assert {event.at for event in timed.history(None) if event.run} == {"2026-03-01T12:00:00+00:00"}
+        assert_sound(timed)
+
+    def test_an_event_that_states_more_than_the_minute_is_found(
+        self, timed: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(WritingTransaction, "at", property(lambda rows: rows.now.isoformat()))  # as it was before
+        clock.advance(0.5)
+        timed.lease("run")
+        with pytest.raises(LedgerDamaged, match="is unreadable"):
+            assert_sound(timed)
 
     def test_without_a_clock_events_are_dated_now(self, ledger: Ledger) -> None:
         before = datetime.now(UTC)
         ledger.reserve("run", account="clinic", amount=1, claim="claim")
         (event,) = (event for event in ledger.history(None) if event.kind == "reserved")
-        assert before <= datetime.fromisoformat(event.at) <= datetime.now(UTC)
+        assert before - timedelta(minutes=1) < datetime.fromisoformat(event.at) <= datetime.now(UTC)
 
     def test_a_worker_elsewhere_has_to_be_waited_for(self, timed: Ledger, url: str, clock: Clock) -> None:
+        clock.advance(20)  # the lease counts from the end of this minute
         timed.lease("run", holder=ELSEWHERE, seconds=60)
-        clock.advance(60 - 1e-6)
+        clock.advance(100 - 1e-6)
         with self.refused(url, RunHeld, r"held by process 4711 on elsewhere; .* again in \d+ seconds"):
             timed.lease("run", holder=ANOTHER)
         clock.advance(1e-6)
         lease = timed.lease("run", holder=ANOTHER)
         assert lease == Lease("run", 2)
         assert (timed.run("run").holder, timed.run("run").lease_seconds) == (ANOTHER, LEASE_SECONDS)
+
+    def test_a_run_that_was_given_back_keeps_nobody_waiting(self, timed: Ledger, url: str) -> None:
+        timed.lease("run", holder=ELSEWHERE, seconds=60)
+        with self.refused(url, RunHeld, "held by"):
+            timed.lease("run", holder=ANOTHER)
+        timed.lease("run", holder=ELSEWHERE, seconds=0)
+        assert timed.lease("run", holder=ANOTHER).fence == 3
+        assert_sound(timed)
 
     def test_every_change_renews_the_lease(self, timed: Ledger, url: str, clock: Clock) -> None:
         lease = timed.lease("run", holder=ELSEWHERE, seconds=60)
@@ -99,12 +128,12 @@ class LedgerLeases(LedgerStoreTests):
             lambda: timed.commit(timed.charge(lease, step="measure", amount=1, mechanism=MECHANISM), b"noisy"),
         ]
         for change in changes:
-            clock.advance(59)
+            clock.advance(60)
             change()
-            clock.advance(59)
+            clock.advance(119)
             with self.refused(url, RunHeld, "held by"):
                 timed.lease("run", holder=ANOTHER)
-        clock.advance(1)
+            clock.advance(1)
         timed.lease("run", holder=ANOTHER)
 
     def test_a_lease_is_renewed_once_a_third_of_it_is_over(self, timed: Ledger, url: str, clock: Clock) -> None:
@@ -114,7 +143,7 @@ class LedgerLeases(LedgerStoreTests):
         clock.advance(1)
         renewed = timed.renew(lease)
         assert renewed == Lease("run", 2)
-        clock.advance(59)
+        clock.advance(99)
         with self.refused(url, RunHeld, "held by process 4711 on elsewhere"):
             timed.lease("run", holder=ANOTHER)
         with self.refused(url, RunHeld, "taken over"):
@@ -124,7 +153,7 @@ class LedgerLeases(LedgerStoreTests):
 
     def test_a_lease_that_another_worker_has_taken_is_not_renewed(self, timed: Ledger, url: str, clock: Clock) -> None:
         lease = timed.lease("run", holder=ELSEWHERE, seconds=60)
-        clock.advance(60)
+        clock.advance(120)
         timed.lease("run", holder=ANOTHER)
         clock.advance(60)
         with self.refused(url, RunHeld, "taken over"):
@@ -137,7 +166,7 @@ class LedgerLeases(LedgerStoreTests):
     def test_a_stale_worker_changes_nothing(self, timed: Ledger, url: str, clock: Clock) -> None:
         stale = timed.lease("run", holder=ELSEWHERE)
         operation = timed.charge(stale, step="measure", amount=100, mechanism=MECHANISM)
-        clock.advance(LEASE_SECONDS)
+        clock.advance(60 + LEASE_SECONDS)
         with open_ledger(url, clock=clock) as other:
             fresh = other.lease("run", holder=ANOTHER)
             asks: list[Callable[[], object]] = [
@@ -195,7 +224,7 @@ class LedgerLeases(LedgerStoreTests):
         with self.refused(url, UsageError, "that lease is for run 'other', not for run 'run'"):
             timed.refund("run", lease=lease)
 
-    @pytest.mark.parametrize("seconds", [0, -1, 1.5, True, None, "60", float("nan"), 7 * 86_400 + 1, 2**62])
+    @pytest.mark.parametrize("seconds", [-1, 1.5, True, None, "60", float("nan"), 7 * 86_400 + 1, 2**62])
     def test_a_lease_lasts_a_sensible_time(self, timed: Ledger, url: str, seconds: Any) -> None:
         with self.refused(url, UsageError, "a lease lasts a whole number of seconds"):
             timed.lease("run", seconds=seconds)
@@ -237,7 +266,7 @@ class LedgerLeases(LedgerStoreTests):
         for end in ends:
             with self.refused(url, RunHeld, "if that worker is dead, try again in"):
                 end()
-        clock.advance(60)
+        clock.advance(120)
         assert timed.refund("run", lease=None).state == "refunded"
 
     def test_a_run_that_nobody_leased_is_the_stewards_to_end(self, timed: Ledger) -> None:

@@ -100,7 +100,7 @@ _QUERIES = (
         " CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) AS o"
         " WHERE d.classid NOT IN (CAST('pg_catalog.pg_proc' AS regclass), CAST('pg_catalog.pg_default_acl' AS regclass))"
     ),
-    # Tables, indexes and sequences.
+    # Tables and indexes, and anything else of this kind, such as a sequence, which a ledger has none of.
     (
         f"SELECT 'relation', c.relname, concat_ws(' ', c.relkind, c.relpersistence, {_whose('c.relowner')},"
         " 'options', c.reloptions, 'row security', c.relrowsecurity, c.relforcerowsecurity, 'partition', c.relispartition,"
@@ -110,12 +110,6 @@ _QUERIES = (
         " c.relhasindex OR NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid),"
         " c.relchecks = (SELECT count(*) FROM pg_constraint WHERE conrelid = c.oid AND contype = 'c'))"
         f" FROM {_TABLES} LEFT JOIN pg_am AS a ON a.oid = c.relam"
-    ),
-    # The parameters of a sequence. Its current value is not part of the definition.
-    (
-        "SELECT 'sequence', c.relname, concat_ws(' ', format_type(s.seqtypid, NULL), 'start', s.seqstart, 'increment', s.seqincrement,"
-        " 'from', s.seqmin, 'to', s.seqmax, 'cache', s.seqcache, 'cycle', s.seqcycle)"
-        f" FROM {_TABLES} JOIN pg_sequence AS s ON s.seqrelid = c.oid"
     ),
     (
         "SELECT 'column', c.relname || '.' || a.attname, concat_ws(' ', format_type(a.atttypid, a.atttypmod),"

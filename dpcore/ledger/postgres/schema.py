@@ -86,7 +86,7 @@ CREATE TABLE event (
 CREATE TABLE writer ();
 
 CREATE TABLE run (
-    number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    number BIGINT PRIMARY KEY,
     id TEXT COLLATE "C" NOT NULL UNIQUE,
     account TEXT COLLATE "C" NOT NULL REFERENCES account (name),
     reserved BIGINT NOT NULL CHECK (reserved > 0),

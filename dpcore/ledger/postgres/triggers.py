@@ -90,7 +90,7 @@ BEGIN
     FROM event ORDER BY seq DESC LIMIT 1;
     IF told.kind = 'reserved' THEN
         named := blocks_in(told.body);
-        right_so := (TG_OP = 'INSERT' OR OLD.state = 'refunded') AND NEW.state = 'open' AND NEW.spent = 0
+        right_so := CASE TG_OP WHEN 'INSERT' THEN NEW.number = told.seq ELSE OLD.state = 'refunded' END AND NEW.state = 'open' AND NEW.spent = 0
             AND NEW.reserved = CAST(told.body ->> 'amount' AS numeric) AND NEW.first = told.seq
             AND NEW.analyst IS NOT DISTINCT FROM told.body ->> 'analyst'
             AND NEW.purpose IS NOT DISTINCT FROM told.body ->> 'purpose'

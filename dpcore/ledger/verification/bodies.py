@@ -81,7 +81,7 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
         "analyst": _or_none(_text),
         "purpose": _or_none(_text),
     },
-    EventKind.LEASED: {"fence": _amount, "holder": _text, "seconds": _amount},
+    EventKind.LEASED: {"fence": _amount, "holder": _text, "seconds": _count},
     EventKind.DATA_VERSION: {"version": _text},
     EventKind.CHARGED: {
         "step": _text,

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger.chain import GENESIS, canonical, link
-from dpcore.ledger.rows import Event, EventKind, OperationState, in_currency
+from dpcore.ledger.rows import Event, EventKind, OperationState, in_currency, whole_minute
 from dpcore.ledger.scan import AttemptRow, ChargedRow, CommittedRow, LedgerScan
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.ledger.verification.findings import at_event, at_row, differing, named, require
@@ -116,7 +116,7 @@ class _Check:
         self._scan = scan
         self._price = lru_cache(_PRICES_KEPT)(lambda text, currency: price(json.loads(text), currency))
         self._replay = Replay((row.account, row.kind, row.name) for row in scan.all_allowances())
-        self._charges, self._commits, self._ids = scan.charges(), scan.commits(), scan.run_ids()
+        self._charges, self._commits, self._numbers = scan.charges(), scan.commits(), scan.run_numbers()
         self._ends = scan.runs_by_last_event()
         self._end = next(self._ends, None)
 
@@ -127,7 +127,8 @@ class _Check:
             details = read_body(event)
             if event.kind == EventKind.RESERVED and event.run not in self._replay.runs:
                 self.runs += 1
-                require(event, next(self._ids, None) == event.run, "reserves a run whose row is missing or misplaced")
+                row = next(self._numbers, None)
+                require(event, row == (event.seq, event.run), "reserves a run whose row is missing or misplaced")
             self._replay.follow(event, details)
             if event.kind == EventKind.CHARGED:
                 self._require_charged(event, details)
@@ -151,7 +152,7 @@ class _Check:
             raise at_row(f"the operation that event {commit.committed} committed", "exists, but no event records it")
         if self._end is not None:
             raise at_row(f"run {named(self._end.id)}", "has a row that names another run's event as its last")
-        for run_id in (*self._replay.runs, *self._ids):
+        for run_id in (*self._replay.runs, *(run_id for _, run_id in self._numbers)):
             raise at_row(f"run {named(run_id)}", "has no row, or has one that no event records")
         _require_tables(self._scan, self._replay)
         _require_attempts(self._scan, operations=self.operations)
@@ -220,7 +221,7 @@ def _require_link(event: Event, *, seq: int, previous: str) -> None:
             previous, seq=seq, at=event.at, kind=event.kind, account=event.account, run=event.run, body=event.body
         )
         require(event, event.hash == told.hash, "does not match its hash")
-        readable = datetime.fromisoformat(event.at).tzinfo is not None
+        readable = whole_minute(datetime.fromisoformat(event.at)) == event.at
     except (TypeError, ValueError):
         readable = False
     require(event, readable, "is unreadable")

@@ -7,6 +7,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from dpcore.ledger import Ledger
+from dpcore.ledger.rows import whole_minute
 from dpcore.release.atomic_files import replacing
 from dpcore.release.ledger_export.history import write_history
 from dpcore.release.ledger_export.markdown import page
@@ -36,7 +37,7 @@ def export(ledger: Ledger, folder: Path, *, account: str | None, sizes: tuple[in
     found = overview(ledger, account)
     stated = statements(found, sizes=sizes)
     currencies = {each.account.name: each.account.currency for each in found.accounts}
-    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    made_at = whole_minute(datetime.now(UTC))
     data = {
         "made_at": made_at,
         "events": found.events,

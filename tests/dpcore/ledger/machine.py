@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
@@ -217,7 +216,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """Let the worker's clock jump, from where it stands or to a time that matters for the run's lease."""
         since, offset = moment
         worker, run = self.workers[actor[0]], self.model.runs.get(run_id)
-        times = {"touched": run.touched, "lapses": run.touched + timedelta(seconds=run.seconds)} if run else {}
+        times = {"touched": run.minute, "lapses": run.lapses} if run else {}
         worker.set_clock(times.get(since, worker.now) + offset)
 
     def _run(self, which: int) -> str:

@@ -4,7 +4,7 @@ Nothing is kept that can be summed up, and no row is stored: where this and a re
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from dpcore.ledger import Lease, Operation
@@ -241,9 +241,9 @@ class PlainLedger:
         """Say whether a run is worked on, or why somebody other than its holder may have it."""
         if run.holder is None:
             return "free"
-        if now < run.touched:
+        if now < run.minute:
             return "the clock was set back"
-        if now >= run.touched + timedelta(seconds=run.seconds):
+        if now >= run.lapses:
             return "lapsed"
         return "the holder is gone" if run.holder == self.gone else "worked on"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from dpcore.errors import BudgetRefused, RunHeld, UsageError
@@ -65,6 +65,16 @@ class PlainRun:
     release: str | None = None
     prices: dict[str, list[int]] = field(default_factory=dict)
     outputs: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def minute(self) -> datetime:
+        """What the ledger states of the time of its last change."""
+        return self.touched.replace(second=0, microsecond=0)
+
+    @property
+    def lapses(self) -> datetime:
+        """When its lease ends: counted from the end of that minute, unless it was given back."""
+        return self.minute + timedelta(seconds=self.seconds + 60) if self.seconds else self.minute
 
     @property
     def account(self) -> str:

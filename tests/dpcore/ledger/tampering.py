@@ -129,7 +129,6 @@ class PostgresBooks(Books):
         ):
             with suppress(psycopg.errors.InvalidTableDefinition):  # a key is never null
                 self.sql(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
-        self.sql("ALTER TABLE run ALTER number DROP IDENTITY")
         self.sql("CREATE SCHEMA whole")
         for table in KEYS:
             self.sql(f"CREATE TABLE whole.{table} AS TABLE {table}")

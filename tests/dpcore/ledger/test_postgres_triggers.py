@@ -70,13 +70,21 @@ class Forger:
         seq, previous = self.connection.execute(
             "SELECT seq, hash FROM dpflow.event ORDER BY seq DESC LIMIT 1"
         ).fetchone()
-        content = {"at": "2026-11-15T00:00:00.000000+00:00", "account": account, "run": run, "body": canonical(body)}
+        content = {"at": "2026-11-15T00:00:00+00:00", "account": account, "run": run, "body": canonical(body)}
         event = link(previous, seq=seq + 1 + skip, kind=kind, **content)
         self.do("INSERT INTO dpflow.event VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", *vars(event).values())
         return event.seq
 
     def reserve(
-        self, run: str, *, account: str = "clinic", paid: int = 0, allowed: int = 0, across: int = 0, **changes: object
+        self,
+        run: str,
+        *,
+        account: str = "clinic",
+        paid: int = 0,
+        allowed: int = 0,
+        across: int = 0,
+        later: int = 0,
+        **changes: object,
     ) -> None:
         request = REQUEST | changes
         seq = self.tell("reserved", run, account=account, **request)
@@ -87,9 +95,9 @@ class Forger:
             self.do("UPDATE dpflow.allowance SET used = used + %s WHERE name = %s", allowed, request["analyst"])
         if across:
             self.do("UPDATE dpflow.account SET across_used = across_used + %s WHERE name = %s", across, account)
-        row = (run, account, abs(request["amount"]), request["analyst"], request["purpose"], seq, seq)
-        self.do("INSERT INTO dpflow.run (id, account, reserved, analyst, purpose, first, last, spent, state, claim,"
-                " opened_at, fence, lease_seconds) VALUES (%s, %s, %s, %s, %s, %s, %s, 0, 'open', 'c', '', 0, 0)", *row)  # fmt: skip
+        row = (seq + later, run, account, abs(request["amount"]), request["analyst"], request["purpose"], seq, seq)
+        self.do("INSERT INTO dpflow.run (number, id, account, reserved, analyst, purpose, first, last, spent, state, claim,"
+                " opened_at, fence, lease_seconds) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 0, 'open', 'c', '', 0, 0)", *row)  # fmt: skip
 
     def end(self, run: str, kind: str, *, account: str = "clinic", **body: object) -> None:
         seq = self.tell(kind, run, account=account, release=None, manifest=None, manifest_sha256=None, **body)
@@ -163,6 +171,11 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
         lambda by: by.do("UPDATE dpflow.run SET fence = fence + 1 WHERE id = 'open'"),
     ),
     ("reserve without paying", ("run_follows_chain",), lambda by: by.reserve("new")),
+    (
+        "give a run another place in the order than its event has",
+        ("run_follows_chain",),
+        lambda by: by.reserve("new", paid=100, later=1),
+    ),
     ("pay less than was reserved", ("block_follows_chain", "run_follows_chain"), lambda by: by.reserve("new", paid=1)),
     (
         "reserve for a block of one and pay for none",

@@ -80,7 +80,7 @@ def follow(*told: Told) -> Replay:
         event: Event = link(
             previous,
             seq=seq,
-            at="2026-03-01T12:00:00.000000+00:00",
+            at="2026-03-01T12:00:00+00:00",
             kind=EventKind(kind),
             account="clinic",
             run=run,

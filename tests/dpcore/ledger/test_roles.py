@@ -285,7 +285,6 @@ FORBIDDEN = (
     "CREATE RULE mine AS ON INSERT TO dpflow.event DO INSTEAD NOTHING",
     "CREATE TEMP TABLE mine (seq int); CREATE TRIGGER t BEFORE INSERT ON mine EXECUTE FUNCTION dpflow.refuse()",
     "SELECT dpflow.grant_roles()",
-    "SELECT nextval('dpflow.run_number_seq')",
     "GRANT dpflow_steward TO nightly",
     "SET ROLE dpflow_steward",
     "SET session_replication_role = replica",

@@ -61,7 +61,7 @@ def test_the_history_reads_back_and_its_chain_can_be_checked_from_the_file_alone
     assert table.schema.metadata[b"dpflow.head"].decode() == statement["head"] == ledger.head()
     previous = GENESIS
     for row in table.to_pylist():
-        at = row["at"].astimezone(UTC).isoformat(timespec="microseconds")
+        at = row["at"].astimezone(UTC).isoformat()
         content = {"seq": row["seq"], "at": at, "account": row["account"], "run": row["run"], "body": row["body"]}
         event = link(previous, kind=EventKind(row["kind"]), **content)
         assert (event.previous, event.hash) == (row["previous"], row["hash"])

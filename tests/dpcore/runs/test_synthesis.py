@@ -278,7 +278,7 @@ def test_a_worker_whose_run_was_ended_draws_and_publishes_nothing(workspace: Wor
         run.histogram(run.ingest())
         run.begin()
         rows = run.sample() if ended == "before publishing" else None
-        in_a_while = lambda: datetime.now(UTC) + timedelta(seconds=LEASE_SECONDS + 1)  # noqa: E731  a clock
+        in_a_while = lambda: datetime.now(UTC) + timedelta(minutes=1, seconds=LEASE_SECONDS)  # noqa: E731  a clock
         with open_ledger(clock=in_a_while) as steward:
             steward.settle("ended", release=None, lease=None)
         with pytest.raises(UsageError, match="run 'ended' is settled and takes no more operations"):
