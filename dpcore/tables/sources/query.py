@@ -100,7 +100,8 @@ class Query:
             chosen = ", ".join(map(_chosen(connection), columns, types))
             statement = f"SELECT {chosen} FROM {self._subquery}"  # noqa: S608  the steward's own query
             reads = [_reader(connection, as_id if column == self.ids else as_text) for column in columns]
-            with closing(_run(connection, statement, streamed=True)) as result:
+            # a value of the first rows makes the query itself fail, and one of later rows the fetching of them
+            with closing(self._database.noting(lambda: _run(connection, statement, streamed=True))) as result:
                 chunks = result.partitions(BATCH_ROWS)
                 while chunk := self._database.noting(lambda: next(chunks, None)):
                     values = zip(*chunk, strict=True)

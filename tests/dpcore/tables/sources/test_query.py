@@ -395,6 +395,20 @@ def test_what_a_database_says_of_a_wrong_query_is_for_the_steward_alone(made: Ma
     assert "no_such_column" in private_log.read_text(encoding="utf-8")
 
 
+def test_what_a_database_says_of_a_value_is_for_the_steward_alone(made: Made, private_log: Path) -> None:
+    beyond = "insert into visits values (4, null, '9223372036854775807')"
+    with pytest.raises(SourceBroken, match="see the steward's log") as refusal:
+        rows(
+            made(
+                "select abs(-1 - cast(note as bigint)) as id from visits where city is null and id = 4", *ROWS, beyond
+            ),
+            "id",
+        )
+    check_silent(refusal.value, ["out of range", "overflow"])
+    noted = private_log.read_text(encoding="utf-8")
+    assert "out of range" in noted or "overflow" in noted
+
+
 def test_a_result_has_no_files_and_one_piece(in_sqlite: Made) -> None:
     source = in_sqlite("select * from visits", *TABLE)
     assert source.local_files == ()
