@@ -55,6 +55,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         "add",
         common,
         "give an analyst a token and a cap inside a session's budget; a new token if the analyst has one already",
+        more="; the cap limits what the analyst spends, not what the analyst learns: what others have bought is free for all",
     )
     _add_names(add)
     cap = add.add_mutually_exclusive_group(required=True)

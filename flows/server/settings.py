@@ -17,7 +17,7 @@ STORED: Mapping[str, str] = {
     "PREFECT_LOGGING_LOG_PRINTS": "false",
     "PREFECT_LOGGING_EXTRA_LOGGERS": "",
 }
-"""Store no results on disk, and no lines of libraries in a run's log."""
+"""Store no results of steps on disk, and no lines of libraries in a run's log. Prefect still pickles the error of a failed run, whose text is public."""
 
 SAFE: dict[str, str] = {**TELEMETRY, **STORED}
 

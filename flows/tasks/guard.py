@@ -75,7 +75,7 @@ class PrivateTask(Task[P, R]):
 def private_task(*, name: str, task_run_name: str | None = None) -> Callable[[Callable[P, R]], PrivateTask[P, R]]:
     """Make a function a task. Its arguments and result must be public: Prefect walks through both, although it stores neither.
 
-    Nothing is cached, retried, or written to a result store, and printed output is not logged.
+    Nothing is cached or retried, no result is written to a store, and printed output is not logged. Prefect stores errors, whose text is public.
 
     Args:
         name: The task's name.

@@ -245,7 +245,7 @@ class LedgerBlocks(LedgerStoreTests):
         for run, block in (("published", JANUARY), ("given-up", FEBRUARY), ("refunded", MARCH)):
             ledger.reserve(run, account="visits", amount=1, claim=claim_in("s", "claim"), blocks=[block], new_to="s")
         assert len(ledger.covered("visits", series="s")) == 3
-        ledger.settle("published", release="20260201T000000Z-0123456789ab", lease=None)
+        ledger.settle("published", release="20260201T0000Z-0123456789ab", lease=None)
         ledger.settle("given-up", release=None, lease=None)
         ledger.refund("refunded", lease=None)
         assert set(ledger.covered("visits", series="s")) == {JANUARY}

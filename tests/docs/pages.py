@@ -17,7 +17,7 @@ from tests.flows.prefect_home import copy_home, used_home
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(console|python|text)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
-FIGURE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{8}T\d{6}Z-[0-9a-f]{12}|\d[\d,.]*(?:e-?\d+)?")
+FIGURE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{8}T\d{4}Z-[0-9a-f]{12}|\d[\d,.]*(?:e-?\d+)?")
 BASIS = re.compile(r"\b(measured|model|guess)\b")
 NEVER = ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY", "PREFECT_API_URL", "MAKEFLAGS", "MAKELEVEL")
 

@@ -37,7 +37,7 @@ Seen = dict[str, Any]
 PASSING = (
     (r"\b[0-9a-f]{64}\b|\b[0-9a-f]{16}`?…", "HASH"),
     (r"\bidentity [0-9a-f]{12}\.\.\.", "IDENTITY"),
-    (r"\d{8}T\d{6}Z-[0-9a-f]{12}", "RELEASE"),
+    (r"\d{8}T\d{4}Z-[0-9a-f]{12}", "RELEASE"),
     (r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?( UTC|Z|\+00:00)?", "MOMENT"),
     (r"about \d+ s left", "SECONDS"),
     (r"leased until \d{2}:\d{2}:\d{2} UTC", "LEASED"),

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Workspace
 from tests.dpcore.cli.ledgers import dpflow
 
-ONE, TWO = "20261101T000000Z-aaaaaaaaaaaa", "20261201T000000Z-bbbbbbbbbbbb"
+ONE, TWO = "20261101T0000Z-aaaaaaaaaaaa", "20261201T0000Z-bbbbbbbbbbbb"
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_manifests_of_other_versions_and_strange_names_are_listed_safely(
     [
         (lambda folder: (folder / "latest.json").unlink(), "holds no release yet; make one with: dpflow run SPEC"),
         (
-            lambda folder: point(folder, "20270101T000000Z-cccccccccccc"),
+            lambda folder: point(folder, "20270101T0000Z-cccccccccccc"),
             "which is not there; see: dpflow ledger verify",
         ),
         (lambda folder: (folder / "latest.json").write_text("{"), "latest.json in .* cannot be read"),

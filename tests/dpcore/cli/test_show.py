@@ -203,7 +203,7 @@ def test_every_line_fits_a_terminal_of_120_columns(capsys: pytest.CaptureFixture
             where: dict[str, Any] = {"account": name, "blocks": ["month-01"], "analyst": "annabel", "purpose": "report"}
             spent(ledger, uuid.replace("5f", f"{currency.value[0]}f"), amount=10**9, ended=False, **where)
             ended = uuid.replace("5f", f"{currency.value[0]}e")
-            spent(ledger, ended, amount=10**9, release="20261115T021000Z-7d9117748bbf", **where)
+            spent(ledger, ended, amount=10**9, release="20261115T0210Z-7d9117748bbf", **where)
     assert [line for line in shown(capsys).splitlines() if len(line) > 120] == []
 
 

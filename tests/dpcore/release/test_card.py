@@ -97,7 +97,7 @@ def draft(workspace: Workspace) -> Draft:
         resolutions=Resolutions(declaration.universe.shape),
         rounds=rounds,
         statement=STATEMENT,
-        name="20261115T021000Z-7d9117748bbf",
+        name="20261115T0210Z-7d9117748bbf",
         seed=1,
     )
 
