@@ -23,8 +23,9 @@ from dpcore.release.signing import SIGNATURE, new_key
 from dpcore.release.verification import verify_release
 from dpcore.release.versions import release_before
 from dpcore.release.withdrawal import SIGN
+from dpcore.reporting.session_claims import Claim
 from dpcore.runs import synthesis
-from dpcore.session.opening import newest_release as newest_to_go_on_from
+from dpcore.session.opening import first_release
 from dpcore.spec import load_spec
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace, visits
@@ -305,9 +306,12 @@ def recorded_as_damage(folder: ObjectPath, name: str) -> object:
 
 
 def opened_session(folder: ObjectPath, name: str) -> object:
-    declaration = load_spec("spec.yaml")
+    """Read the release of run `first`, as a session does that has begun with it."""
+    claim = Claim(64 * "0", "first", 1.0, unchanged=False)
     with open_ledger() as ledger:
-        return newest_to_go_on_from(ledger, declaration, account=ledger.account("visits"), table=None)
+        release = first_release(ledger, load_spec("spec.yaml"), replace(ledger.run("first"), claim=claim.text))
+    assert release.uncertainty
+    return release.manifest["privacy"]["run"]
 
 
 def verified(folder: ObjectPath, name: str) -> object:
