@@ -1,17 +1,32 @@
-"""The gate of the service: known host names, its own pages only, small bodies, and headers that keep its answers to itself.
+"""The gate of an HTTP server: known host names, its own pages only, bodies of one clear length, and headers that keep its answers to itself.
 
 A page of any site can send requests to a server on loopback, and can make a host name of its own lead there (DNS rebinding). Such a page
-has no token. The gate rejects its requests before they reach the service.
+has no token and no password. The gate rejects its requests before they reach the application.
+
+Whoever disagrees with the server about where a request ends can pass off the rest of its body as another request (request smuggling). So
+the gate rejects a request that gives its length in two ways, and the connection ends with every request that was not read to its end.
 """
 
 import json
 from collections.abc import Collection
 from typing import Any
 
-from dpcore.service.problems import Problem
+Scope = Any
+Receive = Any
+Send = Any
+Headers = list[tuple[bytes, bytes]]
 
 MOST_BYTES = 16_384
-"""The largest body of a request."""
+"""The largest body of a request to the service."""
+
+WAIT_SECONDS = 30
+"""For how long a server waits for a client: for a whole request, or until the client goes on reading."""
+
+FOREIGN = (
+    "this server answers under its own names only, and no pages of other sites; "
+    "open the address that dpflow has printed, or see --name of serve-answers"
+)
+POLICY_VIOLATION = 1008
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -19,7 +34,7 @@ POLICY = (
 )
 """The console loads and contacts nothing but this service, and no inline script runs."""
 
-HEADERS = [
+HEADERS: Headers = [
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -29,73 +44,117 @@ HEADERS = [
     (b"cache-control", b"no-store"),
 ]
 
-Scope = Any
-Receive = Any
-Send = Any
-
 
 class Gate:
-    """An ASGI application that forwards only small requests for one of its names that come from no foreign page.
+    """An ASGI application that forwards only sound requests for one of its names that come from no foreign page.
 
     Args:
         app: The application behind the gate.
-        hosts: Host names, with their ports, under which the service is reached.
+        hosts: Host names, with their ports, under which the server is reached.
+        origins: The origins of its own pages; by default those of all its host names.
+        most_bytes: The largest body of a request; None for any, also without a length that is known beforehand.
     """
 
-    def __init__(self, app: Any, *, hosts: Collection[str]) -> None:
+    def __init__(
+        self,
+        app: Any,
+        *,
+        hosts: Collection[str],
+        origins: Collection[str] | None = None,
+        most_bytes: int | None = MOST_BYTES,
+    ) -> None:
         self._app = app
         self._hosts = {host.lower() for host in hosts}
-        self._origins = {f"{scheme}://{host}" for host in self._hosts for scheme in ("http", "https")}
+        own = {f"{scheme}://{host}" for host in self._hosts for scheme in ("http", "https")}
+        self._origins = own if origins is None else set(origins)
+        self._most_bytes = most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            return  # there are no WebSockets here
-        protected = _protecting(send)
-        problem = self._problem(scope)
-        if problem is not None:
-            await _refuse(protected, *problem)
+        """Serve one request or one WebSocket."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
             return
-        await self._app(scope, receive, protected)
+        if scope["type"] == "http":
+            receive, send = self._guarded(scope, receive, send)
+        refusal = self._refusal(scope)
+        if refusal is None:
+            await self._serve(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+        else:
+            status, code, reason = refusal
+            problem = json.dumps({"error": {"code": code, "reason": reason}})
+            await answer(send, status, problem.encode(), b"application/json")
 
-    def _problem(self, scope: Scope) -> tuple[int, Problem] | None:
-        hosts, origins, sites = (_all(scope, name) for name in (b"host", b"origin", b"sec-fetch-site"))
-        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            return 403, Problem(code="host", reason="this service is not reached under that host name; see its --name")
-        if {origin.lower() for origin in origins} - self._origins:
-            return 403, Problem(code="origin", reason="pages of other sites cannot use this service")
-        if set(sites) - {"same-origin", "none"} and not _is_visit(scope):
-            return 403, Problem(code="origin", reason="pages of other sites cannot use this service")
-        if _all(scope, b"transfer-encoding"):
-            return 411, Problem(code="size", reason="send the body in one piece, with its Content-Length")
-        sizes = _all(scope, b"content-length")
-        if any(not size.isdecimal() or int(size) > MOST_BYTES for size in sizes):
-            return 413, Problem(code="size", reason=f"a request has at most {MOST_BYTES:,} bytes; send a shorter query")
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+    def _headers(self, scope: Scope) -> Headers:  # noqa: ARG002  other servers have pages of several kinds
+        """Return the headers of every answer, also of refusals."""
+        return HEADERS
+
+    def _guarded(self, scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
+        """Add headers to an answer, and close the connection after it if it starts before the request was read to its end."""
+        unread = bool(values(scope, b"transfer-encoding") or set(values(scope, b"content-length")) - {"0"})
+
+        async def received() -> Any:
+            nonlocal unread
+            message = await receive()
+            unread = unread and message.get("more_body", False)
+            return message
+
+        async def sent(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                closing = [(b"connection", b"close")] if unread else []
+                message = {**message, "headers": [*message.get("headers", []), *self._headers(scope), *closing]}
+            await send(message)
+
+        return received, sent
+
+    def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
+        """Return status, code and reason if a request is refused."""
+        if not self._is_ours(scope):
+            return 403, "origin", FOREIGN
+        sizes, most = values(scope, b"content-length"), self._most_bytes
+        if values(scope, b"transfer-encoding") and (sizes or most is not None):
+            return 411, "size", "send the body in one piece, with its Content-Length and without a Transfer-Encoding"
+        if most is not None and any(not size.isdecimal() or int(size) > most for size in sizes):
+            return 413, "size", f"a request has at most {most:,} bytes; send a shorter one"
         return None
 
+    def _is_ours(self, scope: Scope) -> bool:
+        hosts, origins, sites = (values(scope, name) for name in (b"host", b"origin", b"sec-fetch-site"))
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+            return False  # a foreign host name that resolves to this machine
+        if not target(scope).startswith("/"):
+            return False  # appended to an origin in a redirect, it could name another host
+        if {origin.lower() for origin in origins} - self._origins:
+            return False
+        # Without an Origin header, Sec-Fetch-Site says whether the server's own page asks. A person may follow a link from anywhere.
+        return not set(sites) - {"same-origin", "none"} or is_visit(scope)
 
-def _is_visit(scope: Scope) -> bool:
+
+def is_visit(scope: Scope) -> bool:
     """Return whether a person opens a page as a top-level document, which no other page can read."""
-    if scope["method"] not in {"GET", "HEAD"}:
+    if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"}:
         return False
-    return (_all(scope, b"sec-fetch-mode"), _all(scope, b"sec-fetch-dest")) == (["navigate"], ["document"])
+    return (values(scope, b"sec-fetch-mode"), values(scope, b"sec-fetch-dest")) == (["navigate"], ["document"])
 
 
-def _all(scope: Scope, name: bytes) -> list[str]:
+def values(scope: Scope, name: bytes) -> list[str]:
+    """Return all values of a header of a request."""
     return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
 
 
-def _protecting(send: Send) -> Send:
-    async def protected(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", []), *HEADERS]}
-        await send(message)
-
-    return protected
+def target(scope: Scope) -> str:
+    """Return path and query of a request, as the client has sent them."""
+    query = scope.get("query_string", b"").decode("latin-1")
+    path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+    return f"{path}?{query}" if query else path
 
 
-async def _refuse(send: Send, status: int, problem: Problem) -> None:
-    body = json.dumps({"error": problem.model_dump(exclude_none=True)}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+async def answer(send: Send, status: int, body: bytes, kind: bytes, *more: tuple[bytes, bytes]) -> None:
+    """Send an answer of the gate itself."""
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -12,6 +12,7 @@ import uvicorn
 
 from dpcore.errors import UsageError
 from dpcore.service.app import make_app
+from dpcore.service.connections import MOST_WAITING, ServerConfig
 from dpcore.service.desk import Desk
 from dpcore.service.door import Door
 from dpcore.service.gate import Gate
@@ -19,7 +20,8 @@ from dpcore.service.gate import Gate
 progress = logging.getLogger("dpcore.progress")
 
 STOP_SECONDS = 30
-MOST_CONNECTIONS = 512
+MOST_CONNECTIONS = 2 * MOST_WAITING
+"""There is always room for connections that are served, because no more than half of all wait for their clients."""
 
 
 def serve(  # noqa: PLR0913  what is served, where, and how fast
@@ -60,8 +62,8 @@ def serve(  # noqa: PLR0913  what is served, where, and how fast
         return desk.session
 
 
-def _config(gate: Gate) -> uvicorn.Config:
-    return uvicorn.Config(
+def _config(gate: Gate) -> ServerConfig:
+    return ServerConfig(
         gate,
         log_config=None,  # what went wrong inside goes to the steward's log, and queries are nobody's business
         log_level="critical",

@@ -9,12 +9,15 @@ import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import uvicorn
 from prefect.settings import get_current_settings
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from dpcore.service.connections import ServerConfig
 from flows.prefect_compat import (
     MODELS_DEPENDENCIES,
     SQLITE_BEGIN_MODE,
@@ -62,26 +65,37 @@ class InTurns(AioSqliteConfiguration):
                 SQLITE_BEGIN_MODE.reset(token)
 
 
-def server_app(port: int) -> Gate:
-    """Return Prefect's application behind the gate, to be served on a port of 127.0.0.1."""
+class WebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket whose connection ends if it can't be opened, as after a request with a body. Uvicorn would keep it without a limit."""
+
+    def data_received(self, data: bytes) -> None:
+        """Read a request or messages."""
+        super().data_received(data)
+        if self.conn.handshake_exc is not None:
+            self.transport.close()
+
+
+def server_config(port: int, **settings: Any) -> ServerConfig:
+    """Return the settings of a server that serves Prefect's application behind the gate on a port of 127.0.0.1."""
     secret = get_current_settings().server.database.connection_url
     url = secret.get_secret_value() if secret else ""
     if url and get_dialect(url).name == "sqlite":
         MODELS_DEPENDENCIES["database_config"] = InTurns(connection_url=url)
-    return Gate(create_app(final=True), port=port)
+    # Both ends are on this machine, where compression costs more than it saves.
+    gate = Gate(create_app(final=True), port=port)
+    return ServerConfig(gate, ws=WebSocket, ws_per_message_deflate=False, **settings)
 
 
 def main() -> None:
     """Serve until a signal stops the server."""
     listening = socket.socket(fileno=int(sys.argv[1]))
     server = get_current_settings().server
-    config = uvicorn.Config(
-        server_app(listening.getsockname()[1]),
+    config = server_config(
+        listening.getsockname()[1],
         timeout_keep_alive=server.api.keepalive_timeout,
         log_level=server.logging_level.lower(),
         ws_ping_interval=server.api.websocket_ping_interval,
         ws_ping_timeout=server.api.websocket_ping_timeout,
-        ws_per_message_deflate=False,  # both ends are on this machine
     )
     serving = uvicorn.Server(config)
     serving.run(sockets=[listening])

@@ -26,12 +26,9 @@ def main() -> None:
 
     import uvicorn  # noqa: PLC0415  slow, see above
 
-    from flows.server.app import server_app  # noqa: PLC0415
+    from flows.server.app import server_config  # noqa: PLC0415
 
-    # Both ends are on this machine, where compression costs more than it saves.
-    app = server_app(listening.getsockname()[1])
-    config = uvicorn.Config(app, log_level="error", lifespan="on", ws_per_message_deflate=False)
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(server_config(listening.getsockname()[1], log_level="error", lifespan="on"))
     servers.append(server)
     server.run(sockets=[listening])
     # The database is closed by now. Prefect's remaining exit handlers take seconds and do nothing useful here.

@@ -1,24 +1,27 @@
-"""The gate in front of a local Prefect server: it admits programs and the server's own pages, and rejects other web pages.
+"""The gate in front of a local Prefect server: it also logs in a person, and rejects secrets that Prefect can't compare."""
 
-A page of any site can send requests to a server on loopback, and can make a host name of its own resolve there (DNS rebinding). The
-password keeps the page from doing anything; this gate keeps its requests from reaching the server at all.
-"""
-
+import asyncio
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
 from typing import Any
 
-Scope = Any
-Receive = Any
-Send = Any
-ASGIApp = Any
-Headers = list[tuple[bytes, bytes]]
+from dpcore.service.gate import (
+    POLICY_VIOLATION,
+    WAIT_SECONDS,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    answer,
+    is_visit,
+    target,
+    values,
+)
+from dpcore.service.gate import Gate as ServiceGate
 
 LOOPBACK = "127.0.0.1"
 HTTP_PORT = 80
-POLICY_VIOLATION = 1008
 OPEN_PATH = "/open"
 """Path of the login page, and of any path below it. The page moves the password from its own address to where Prefect's pages read it."""
 
@@ -77,7 +80,7 @@ def content_policy(host: str, *, inline: str | None = None) -> bytes:
     return "; ".join(f"{name} {value}" for name, value in rules.items()).encode()
 
 
-class Gate:
+class Gate(ServiceGate):
     """An ASGI application that forwards only requests that name this machine as host and come from no foreign web page.
 
     Args:
@@ -85,73 +88,39 @@ class Gate:
         port: The port of 127.0.0.1 on which it is served.
     """
 
-    def __init__(self, app: ASGIApp, *, port: int) -> None:
-        self._app = app
+    def __init__(self, app: Any, *, port: int) -> None:
         end = "" if port == HTTP_PORT else f":{port}"  # browsers omit the default port
         self._host = f"{LOOPBACK}{end}"
         self._origin = f"http://{self._host}"
-        self._hosts = {self._host, f"localhost{end}"}
+        super().__init__(app, hosts=[self._host, f"localhost{end}"], origins=[self._origin], most_bytes=None)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request or one WebSocket."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-        elif not self._is_ours(scope):
-            await self._refuse(scope, send)
-        elif scope["type"] == "websocket":
-            await self._app(scope, _with_sound_token(receive, send), send)
-        else:
-            await self._serve(scope, receive, send)
+    def _headers(self, scope: Scope) -> Headers:
+        inline = OPEN_SCRIPT if _opens(scope) else None
+        return [(b"content-security-policy", content_policy(self._host, inline=inline)), *PROTECTION]
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        opens = scope["path"] == OPEN_PATH or scope["path"].startswith(f"{OPEN_PATH}/")
-        protected = _protecting(send, content_policy(self._host))
-        if not _has_ascii_secrets(scope):
-            await _answer(protected, 401, b"The password or the token is wrong.\n", b"text/plain")
-        elif (opens or _is_visit(scope)) and _all(scope, b"host") != [self._host]:
-            # Prefect's pages call the API at 127.0.0.1. Loaded as localhost they would be of another origin, with a storage of their own.
-            await _answer(protected, 307, b"", b"text/plain", (b"location", f"{self._origin}{_target(scope)}".encode()))
-        elif opens:
-            protected = _protecting(send, content_policy(self._host, inline=OPEN_SCRIPT))
-            await _answer(protected, 200, _open_page(), b"text/html; charset=utf-8")
-        elif scope["path"] in DESCRIPTIONS:
-            await _answer(protected, 404, b"This server does not describe its API.\n", b"text/plain")
-        else:
-            await self._app(scope, receive, protected)
-
-    def _is_ours(self, scope: Scope) -> bool:
-        hosts, origins, sites = (_all(scope, name) for name in (b"host", b"origin", b"sec-fetch-site"))
-        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            return False  # a foreign host name that resolves to this machine
-        if not _target(scope).startswith("/"):
-            return False  # appended to our origin in a redirect, it could name another host
-        if set(origins) - {self._origin}:
-            return False
-        # Without an Origin header, Sec-Fetch-Site says whether the server's own page asks. A person may follow a link from anywhere.
-        return not set(sites) - {"same-origin", "none"} or _is_visit(scope)
-
-    async def _refuse(self, scope: Scope, send: Send) -> None:
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
-            return
-        words = f"This server only answers its own pages; open {self._origin}\n"
-        await _answer(_protecting(send, content_policy(self._host)), 403, words.encode(), b"text/plain")
+            await super()._serve(scope, _with_sound_token(receive, send), send)
+        elif not _has_ascii_secrets(scope):
+            await answer(send, 401, b"The password or the token is wrong.\n", b"text/plain")
+        elif (_opens(scope) or is_visit(scope)) and values(scope, b"host") != [self._host]:
+            # Prefect's pages call the API at 127.0.0.1. Loaded as localhost they would be of another origin, with a storage of their own.
+            await answer(send, 307, b"", b"text/plain", (b"location", f"{self._origin}{target(scope)}".encode()))
+        elif _opens(scope):
+            await answer(send, 200, _open_page(), b"text/html; charset=utf-8", (b"cache-control", b"no-store"))
+        elif scope["path"] in DESCRIPTIONS:
+            await answer(send, 404, b"This server does not describe its API.\n", b"text/plain")
+        else:
+            await super()._serve(scope, receive, send)
 
 
-def _is_visit(scope: Scope) -> bool:
-    """Return whether a person opens a page as a top-level document, which no other page can read."""
-    if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"}:
-        return False
-    return (_all(scope, b"sec-fetch-mode"), _all(scope, b"sec-fetch-dest")) == (["navigate"], ["document"])
-
-
-def _all(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
+def _opens(scope: Scope) -> bool:
+    return bool(scope["path"] == OPEN_PATH or scope["path"].startswith(f"{OPEN_PATH}/"))
 
 
 def _has_ascii_secrets(scope: Scope) -> bool:
     """Return whether any password and CSRF token of a request are ASCII, as ours always are. Prefect raises when it compares others."""
-    given = _all(scope, b"authorization") + _all(scope, b"prefect-csrf-token")
+    given = values(scope, b"authorization") + values(scope, b"prefect-csrf-token")
     return all(secret.isascii() and _decoded(secret).isascii() for secret in given)
 
 
@@ -164,13 +133,18 @@ def _decoded(secret: str) -> bytes:
 
 
 def _with_sound_token(receive: Receive, send: Send) -> Receive:
-    """Close a WebSocket if its first message, which must carry the password, is malformed in a way that makes Prefect raise."""
-    first = [True]
+    """Close a WebSocket if its first message, which must carry the password, is late or makes Prefect raise."""
+    first = True
 
     async def checked() -> Any:
-        message = await receive()
+        nonlocal first
+        try:
+            async with asyncio.timeout(WAIT_SECONDS if first else None):
+                message = await receive()
+        except TimeoutError:
+            message = {"type": "websocket.receive"}
         if message["type"] == "websocket.receive" and first:
-            first.clear()
+            first = False
             if not _is_sound(message.get("text")):
                 await send({"type": "websocket.close", "code": POLICY_VIOLATION})
                 return {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
@@ -190,33 +164,6 @@ def _is_sound(text: str | None) -> bool:
     return token is None or (isinstance(token, str) and token.isascii())
 
 
-def _target(scope: Scope) -> str:
-    query = scope.get("query_string", b"").decode("latin-1")
-    path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
-    return f"{path}?{query}" if query else path
-
-
-def _protecting(send: Send, policy: bytes) -> Send:
-    async def protected(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            ours = [(b"content-security-policy", policy), *PROTECTION]
-            message = {**message, "headers": [*message.get("headers", []), *ours]}
-        await send(message)
-
-    return protected
-
-
 def _open_page() -> bytes:
     head = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>dpflow</title></head>'
     return f"{head}<body><p>Opening the Prefect UI</p>\n<script>{OPEN_SCRIPT}</script></body></html>".encode()
-
-
-async def _answer(send: Send, status: int, body: bytes, kind: bytes, *more: tuple[bytes, bytes]) -> None:
-    headers: Iterable[tuple[bytes, bytes]] = [
-        (b"content-type", kind),
-        (b"content-length", str(len(body)).encode()),
-        (b"cache-control", b"no-store"),
-        *more,
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": list(headers)})
-    await send({"type": "http.response.body", "body": body})

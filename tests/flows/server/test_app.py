@@ -1,4 +1,4 @@
-"""A SQLite database that is written in turns. That the whole server then turns nobody away is in `test_serve`."""
+"""A server whose connections end when they should, and a SQLite database that is written in turns. That the whole server then turns nobody away is in `test_serve`."""
 
 import asyncio
 import os
@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from flows.server.app import InTurns
 from flows.server.password import authorization
+from tests.hostile_clients import is_last_answer, refused, status_behind_half_open
 
 MANY = 30
 POOL = 15
@@ -168,6 +169,15 @@ def test_a_session_that_reads_within_a_transaction_does_not_wait_for_it(tmp_path
 def test_one_that_begins_as_a_writer_within_a_transaction_waits_in_vain(tmp_path: Path) -> None:
     with pytest.raises(OperationalError, match="database is locked"):
         asyncio.run(read_within(AllAsWriters, tmp_path))
+
+
+def test_the_server_ends_connections_with_requests_that_it_does_not_read(prefect_server: str) -> None:
+    answers = refused(httpx.URL(prefect_server).port, "/api/health")
+    assert [name for name, answer in answers.items() if not is_last_answer(answer)] == []
+
+
+def test_half_open_connections_do_not_pile_up_in_the_server(prefect_server: str) -> None:
+    assert status_behind_half_open(httpx.URL(prefect_server).port, "/api/health") == (200, False)
 
 
 @pytest.mark.prefect

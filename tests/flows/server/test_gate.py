@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
+from flows.server import gate
 from flows.server.gate import DESCRIPTIONS, OPEN_PATH, PROTECTION, Gate, content_policy
 from flows.server.password import new_login_path
 
@@ -183,7 +184,10 @@ def spoken(*said: dict[str, Any]) -> tuple[list[Any], list[dict[str, Any]]]:
             heard.append(await receive())
 
     async def receive() -> dict[str, Any]:
-        return waiting.pop(0)
+        message = waiting.pop(0)
+        if message.get("late"):
+            await asyncio.sleep(0.001)
+        return message
 
     async def send(message: dict[str, Any]) -> None:
         answers.append(message)
@@ -219,3 +223,21 @@ def test_a_first_message_that_prefect_fails_to_look_at_closes_the_websocket(firs
     heard, answers = spoken(first)
     assert [it["type"] for it in heard] == ["websocket.disconnect"]
     assert answers[1:] == [{"type": "websocket.close", "code": 1008}]
+
+
+PROMPT, LATE = {"text": "{}"}, {"text": "{}", "late": True}
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds", "types"),
+    [
+        ([LATE], 0, ["websocket.disconnect"]),
+        ([PROMPT, LATE], 0, ["websocket.receive", "websocket.receive"]),
+        ([LATE], None, ["websocket.receive"]),  # planted: no limit
+    ],
+)
+def test_a_websocket_must_bring_its_password_in_time(
+    monkeypatch: pytest.MonkeyPatch, said: list[dict[str, Any]], seconds: int | None, types: list[str]
+) -> None:
+    monkeypatch.setattr(gate, "WAIT_SECONDS", seconds)
+    assert [it["type"] for it in spoken(*said)[0]] == types
