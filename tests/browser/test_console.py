@@ -1,25 +1,24 @@
 """The console of the service, as people use it: with a keyboard alone, on a phone, in dark and in light."""
 
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, Page, Route, expect
 
 from dpcore.service.app import make_app
 from dpcore.service.desk import Desk
 from dpcore.service.door import Door
 from dpcore.service.gate import Gate
-from dpcore.service.serve import _config, _listening
+from dpcore.service.serve import _config
 from dpcore.session.analysts import add_analyst
 from tests.browser.accessibility import violations
 from tests.browser.chromium import Visitor, visiting
 from tests.browser.test_card import STICKING_OUT, WIDTHS
 from tests.dpcore.session.conftest import GROUPED, opened, same_draws  # noqa: F401  a fixture
+from tests.hostile_clients import serving
 
 RATE = 10_000.0
 
@@ -31,18 +30,13 @@ def listening(spec: Path) -> Iterator[str]:
     desk.open()
     door = Door(spec, desk.session, rate=RATE)
     door.open()
-    with _listening("127.0.0.1", 0) as socket:
-        port = socket.getsockname()[1]
-        server = uvicorn.Server(_config(Gate(make_app(desk, door), hosts=[f"127.0.0.1:{port}"])))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]})
-        thread.start()
-        try:
+    try:
+        app = make_app(desk, door)
+        with serving(lambda port: _config(Gate(app, hosts=[f"127.0.0.1:{port}"]))) as (port, _):
             yield f"http://127.0.0.1:{port}/"
-        finally:
-            server.should_exit = True
-            thread.join()
-            door.close()
-            desk.close()
+    finally:
+        door.close()
+        desk.close()
 
 
 @pytest.fixture(scope="module")

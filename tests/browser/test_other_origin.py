@@ -269,6 +269,9 @@ class Careless(Gate):
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
 
+    def _headers(self, scope: Any) -> list[tuple[bytes, bytes]]:
+        return []
+
 
 class NoList(Gate):
     """Planted: pages about the API are handed out, and only the policy is left to protect from them."""
