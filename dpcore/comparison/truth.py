@@ -105,8 +105,8 @@ def _read(made: Made, source: Source, coding: Coding, fingerprint: Fingerprint |
 
 def _batches(source: Source, coding: Coding) -> Iterator[tuple[pa.RecordBatch, Counted | None]]:
     """Yield the rows of the window as they lie in the source, with their weights."""
-    for part in source.pieces():
-        for whole in read_piece(part, columns=coding.columns, ids=coding.ids):
+    for part in source.pieces(ids=coding.ids):
+        for whole in read_piece(part, columns=coding.columns):
             batch = coding.windowed(whole)[0]
             weight = coding.protection.weight
             weights = None if weight is None else read_weights(batch.column(weight), protection=coding.protection)

@@ -119,9 +119,7 @@ class PublicTable(Prior):
         """
         columns = compared(declaration)
         try:
-            batches = [
-                batch for piece in self._source.pieces() for batch in read_piece(piece, columns=columns, ids=None)
-            ]
+            batches = [batch for piece in self._source.pieces(ids=None) for batch in read_piece(piece, columns=columns)]
         except SourceError as error:
             raise unusable(str(error)) from None
         if _sha256(self._path) != self.sha256:

@@ -31,6 +31,17 @@ PERSONS = Setting(
     canaries=20_000,
     releases=1,
 )
+HOUSEHOLDS = Setting(
+    name="release-households-pure",
+    currency=Currency.PURE,
+    epsilon=2.0,
+    delta=0.0,
+    strategy="{name: mwem, rounds: 1}",
+    rows_per_unit=1,
+    households=True,
+    canaries=20_000,
+    releases=1,
+)
 AUTO = Setting(
     name="release-limit-chosen-pure",
     currency=Currency.PURE,
@@ -115,6 +126,7 @@ def _sentence(fault: Callable[[], AbstractContextManager[None]]) -> str:
 RELEASES: Mapping[str, Callable[[], Case]] = {
     ROWS.name: lambda: _case(ROWS, *_READING, *_CHARGING, *_PUBLISHING),
     PERSONS.name: lambda: _case(PERSONS, *_BOUNDING),
+    HOUSEHOLDS.name: lambda: _case(HOUSEHOLDS, ("ids folded", faults.ids_folded)),
     AUTO.name: lambda: _case(
         AUTO, ("chosen limit not kept", faults.limit_not_kept), ("chosen limit not paid", faults.limit_not_paid)
     ),

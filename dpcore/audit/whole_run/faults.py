@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import compute
 
 from dpcore.audit.planted import HalfNoiseCurator, Variant
 from dpcore.curator.charges import Statistic
@@ -29,9 +30,10 @@ from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
 from dpcore.strategies.mwem import Mwem
 from dpcore.tables.histogram import Histogram
-from dpcore.tables.ingest import records
+from dpcore.tables.ingest import coding, records
 from dpcore.tables.ingest.bounding import bound
 from dpcore.tables.ingest.coded import Coded
+from dpcore.tables.sources.ids import hash_ids
 from dpcore.tables.sources.source import read_piece
 
 PART = 50
@@ -60,8 +62,8 @@ def rows_read_twice() -> Iterator[None]:
     """Read every batch of the file twice."""
     read = read_piece
 
-    def twice(piece: Any, *, columns: Sequence[str], ids: str | None) -> Iterator[pa.RecordBatch]:
-        for batch in read(piece, columns=columns, ids=ids):
+    def twice(piece: Any, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in read(piece, columns=columns):
             yield batch
             yield batch
 
@@ -73,7 +75,7 @@ def rows_read_twice() -> Iterator[None]:
 def quotes_believed() -> Iterator[None]:
     """Parse quotes in a file that has no quoting: a quote at the start of one row's note swallows the rows up to the next quote."""
 
-    def believing(piece: Any, *, columns: Sequence[str], **_: object) -> Iterator[pa.RecordBatch]:
+    def believing(piece: Any, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         text = Path(piece.file.path).read_text(encoding="utf-8")
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
         yield pa.RecordBatch.from_arrays(
@@ -81,6 +83,22 @@ def quotes_believed() -> Iterator[None]:
         )
 
     with _replaced(records, "read_piece", believing):
+        yield
+
+
+def trailing_zeros_removed(ids: pa.Array) -> pa.Array:
+    """Shorten text that looks like a decimal number, as if its trailing zeros said nothing."""
+    return compute.replace_substring_regex(ids.cast(pa.string()), r"^(-?[0-9]+(?:\.[0-9]*[1-9])?)\.?0*$", r"\1")
+
+
+@contextmanager
+def ids_folded() -> Iterator[None]:
+    """Read ids that are text as numbers: the members 1, 10 and 100 of a household are one person."""
+
+    def folded(ids: pa.Array, *, key: bytes) -> Any:
+        return hash_ids(trailing_zeros_removed(ids), key=key)
+
+    with _replaced(coding, "hash_ids", folded):
         yield
 
 

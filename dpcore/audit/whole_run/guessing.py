@@ -72,7 +72,7 @@ def by_measurements(measured: Iterable[Measured], *, setting: Setting) -> Eviden
     """
     told = np.zeros(setting.canaries)
     for one in measured:
-        apart = _apart(one.counts[CANARY])
+        apart = _apart(one.counts[CANARY], setting=setting)
         if setting.currency is Currency.PURE:
             apart = np.clip(apart, -setting.moved / 2, setting.moved / 2) / max(one.noise, _LEAST_NOISE)
         else:
@@ -85,7 +85,8 @@ def by_others(measured: Iterable[Measured], *, setting: Setting) -> Evidence:
     """Sum the deviations from the mean, in each canary's cells, of the counts of rows that are always in the table."""
     told = np.zeros(setting.canaries)
     for one in measured:
-        told += _of_canaries(_apart(one.counts[OTHER]) / max(one.noise, _LEAST_NOISE) ** 2, setting=setting)
+        apart = _apart(one.counts[OTHER], setting=setting)
+        told += _of_canaries(apart / max(one.noise, _LEAST_NOISE) ** 2, setting=setting)
     return told
 
 
@@ -94,8 +95,8 @@ def by_rows(release: Path, *, setting: Setting) -> Evidence:
     rows = pq.read_table(release / "data", columns=["cell", "flag"])
     marked = rows.column("flag").to_numpy() == CANARY
     cells = rows.column("cell").to_numpy()[marked].astype(np.int64)
-    counts = np.bincount(cells, minlength=(2 if setting.replaces else 1) * setting.canaries).astype(np.float64)
-    return _of_canaries(_apart(counts), setting=setting)
+    counts = np.bincount(cells, minlength=setting.cells * setting.canaries).astype(np.float64)
+    return _of_canaries(_apart(counts, setting=setting), setting=setting)
 
 
 def measurements(release: Path) -> Iterator[Measured]:
@@ -125,11 +126,12 @@ def _flags(values: list[list[str]]) -> npt.NDArray[np.str_]:
     return np.array([each[0] if len(each) == 1 else "" for each in values])
 
 
-def _apart(counts: Evidence) -> Evidence:
-    apart: Evidence = counts - counts.mean()
-    return apart
+def _apart(counts: Evidence, *, setting: Setting) -> Evidence:
+    """Compare the first cells of all canaries with each other, and the second."""
+    of_canaries = counts.reshape(-1, setting.cells)
+    return (of_canaries - of_canaries.mean(axis=0)).ravel()
 
 
 def _of_canaries(by_cell: Evidence, *, setting: Setting) -> Evidence:
-    """Return the evidence for each canary. Under replace-one a canary is in its second cell or in its first."""
-    return by_cell[1::2] - by_cell[::2] if setting.replaces else by_cell
+    """Return the evidence for each canary: of two cells, a canary that is in the table adds to the second and may take from the first."""
+    return by_cell[1::2] - by_cell[::2] if setting.cells > 1 else by_cell

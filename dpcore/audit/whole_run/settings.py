@@ -56,6 +56,7 @@ class Setting:
         strategy: The strategy, as written in a spec.
         neighbours: With add-remove, a canary is in the table or not. With replace-one it is in one of two cells.
         rows_per_unit: The number of rows kept per person; `auto` if the run chooses it; None if each row is a unit.
+        households: Whether ids have the form household.member. Member 1 is always in the table, and the canary is member 10.
         canaries: The number of canaries in one release.
         releases: The number of releases, each with new coins.
     """
@@ -67,6 +68,7 @@ class Setting:
     strategy: str
     neighbours: Neighbours = Neighbours.ADD_REMOVE
     rows_per_unit: int | Literal["auto"] | None = None
+    households: bool = False
     canaries: int
     releases: int
 
@@ -81,6 +83,11 @@ class Setting:
         return self.neighbours is Neighbours.REPLACE_ONE
 
     @property
+    def cells(self) -> int:
+        """The number of cells of a canary. The first of two holds what the canary must not change, or the canary itself if it is replaced."""
+        return 2 if self.replaces or self.households else 1
+
+    @property
     def moved(self) -> int:
         """The largest change of a count by one canary. With so many cells, a run that chooses the limit takes the smallest."""
         return self.rows_per_unit if isinstance(self.rows_per_unit, int) else 1
@@ -93,6 +100,11 @@ class Setting:
     def lines(self, coins: Coins) -> Iterator[str]:
         """Yield the lines of the table. A canary's note begins with a quote, which means nothing in a file without quoting."""
         yield "person,cell,flag,note"
+        if self.households:
+            yield from (f"{number}.1,{2 * number},{CANARY},-" for number in range(len(coins)))
+            for _ in range(ROWS_PER_CANARY):
+                yield from (f"{number}.10,{2 * number + 1},{CANARY},-" for number in np.flatnonzero(coins))
+            return
         if self.rows_per_unit is not None:
             for _ in range(ROWS_PER_CANARY):
                 # the rows of a person are far apart in the file
@@ -109,13 +121,12 @@ class Setting:
     def spec(self, *, folder: Path, canaries: int) -> str:
         """Return the spec."""
         kept = "" if self.rows_per_unit is None else f", max_rows_per_unit: {self.rows_per_unit}"
-        cells = 2 * canaries if self.replaces else canaries
         return f"""\
 dataset: {_DATASET}
 source: {{path: table.csv, quote: none}}
 privacy: {{unit: {self.unit}{kept}, neighbours: {self.neighbours}, epsilon: {self.epsilon!r}, delta: {self.delta!r}}}
 universe:
-  cell: {{type: integer, min: 0, max: {cells - 1}, width: 1}}
+  cell: {{type: integer, min: 0, max: {self.cells * canaries - 1}, width: 1}}
   flag: {{type: categorical, values: [{OTHER}, {CANARY}]}}
 workload: {{marginals: 2}}
 strategy: {self.strategy}

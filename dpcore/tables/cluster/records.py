@@ -50,7 +50,7 @@ def ingest_on(
     """
     check_columns(source, columns=coding.columns)
     check_types(source, reads=coding.reads)
-    word, layout, parts = new_word(), Layout.of(coding), source.pieces()
+    word, layout, parts = new_word(), Layout.of(coding), source.pieces(ids=coding.ids)
     after = layout.tallied if coding.tallies else layout.bounded
 
     def kept() -> tuple["DataFrame", Sums]:
@@ -94,7 +94,7 @@ def readable_version_on(
     client: "Client", source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint
 ) -> str:
     """Compute the version on the workers: `dpcore.tables.ingest.readable_version` for a cluster."""
-    word, parts = new_word(), source.pieces()
+    word, parts = new_word(), source.pieces(ids=coding.ids)
     task = SumPiece(word, coding=coding, undecided=undecided, fingerprint=fingerprint)
     keys = [f"dpflow-version-{word}-{number}" for number in range(len(parts))]
 

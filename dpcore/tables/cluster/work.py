@@ -110,7 +110,7 @@ class CodePiece(Task):
                 "the cluster's workers have another version of dpflow than this run; install the same version there"
             )
         start = 0
-        for batch in read_piece(piece.part, columns=self.coding.columns, ids=self.coding.ids):
+        for batch in read_piece(piece.part, columns=self.coding.columns):
             yield self.coding.code(batch, draws=self.draws, piece=piece.number, start=start)
             start += batch.num_rows
 

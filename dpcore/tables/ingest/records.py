@@ -107,7 +107,7 @@ def readable_version(source: Source, *, coding: Coding, undecided: Collection[st
         fingerprint: The run's.
     """
     sums = Fingerprint.nothing()
-    for part in source.pieces():
+    for part in source.pieces(ids=coding.ids):
         sums += piece_sums(part, coding=coding, undecided=undecided, fingerprint=fingerprint)
     return fingerprint.version(sums)
 
@@ -115,7 +115,7 @@ def readable_version(source: Source, *, coding: Coding, undecided: Collection[st
 def piece_sums(part: Part, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> Sums:
     """Return the sums that one piece adds to `readable_version`."""
     sums = Fingerprint.nothing()
-    for batch in read_piece(part, columns=coding.columns, ids=coding.ids):
+    for batch in read_piece(part, columns=coding.columns):
         sums += fingerprint.of_words(coding.words(batch, undecided=undecided, key=fingerprint.unit_key()))
     return sums
 
@@ -141,9 +141,9 @@ def _code(
     cores = os.cpu_count() or 1
     at_work: deque[Future[tuple[Coded, Sums | None]]] = deque()
     with ThreadPoolExecutor(cores, thread_name_prefix="coding") as pool:
-        for piece, part in enumerate(source.pieces()):
+        for piece, part in enumerate(source.pieces(ids=coding.ids)):
             start = 0
-            for batch in read_piece(part, columns=coding.columns, ids=coding.ids):
+            for batch in read_piece(part, columns=coding.columns):
                 at_work.append(pool.submit(code, batch, piece=piece, start=start))
                 start += batch.num_rows
                 if len(at_work) > cores:

@@ -1,19 +1,24 @@
 """Hash the ids that say whose row it is, of any type and from any number of batches and files.
 
-The bound on one person's rows holds only if each person has exactly one id and no two persons share one. Files written at different times
-often store ids in different types. The integer 7, the float 7.0 (an integer column with nulls), the decimal 7.00 and the text "7" are
-therefore the same id, and so is a timestamp in any unit and time zone. A float that may have been rounded is null: its row belongs to
-nobody. Floats that a source hands over as text, since each value has its own type there, are made null by `object_ids.as_id`. Types that cannot
-be compared, such as dates and text, may not occur in one source; `family` tells them apart by type alone.
+The bound on one person's rows holds only if each person has exactly one id and no two persons share one. How an id is read depends on the
+types of the source's parts, which are public, and never on other ids:
 
-Otherwise ids are compared as they are: " 7", "07" and "7" are three ids. Bytes are text if they are valid UTF-8, else raw bytes.
+- Text is compared byte for byte: "17.1" and "17.10" are two persons, and so are " 7", "07" and "7". Text with U+FFFD is null: bytes that
+  could not be decoded were replaced there, and two ids may have differed in them. Bytes are text if they are valid UTF-8, else raw bytes.
+- A number is an id if it is whole and was not rounded, whatever type holds it: the integer 7, the float 7.0 (an integer column with nulls)
+  and the decimal 7.00 are one id, and so is the text "7". Every other number is null: its row belongs to nobody.
+- If some parts of a source hold numbers and others text, the ids are numbers. Only then `numbers_in_text` reads text that is a whole number
+  in the notation of floats, such as "7.0", as that number. Other text stays as it is.
+- A moment is one id in any unit and time zone.
+
+Types that cannot be compared, such as dates and text, may not occur in one source; `family` tells them apart.
 
 An id becomes a 128-bit keyed hash as soon as it is read, and no later step sees the id itself. Every run has its own key.
 """
 
 import hashlib
-import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TypeAlias
 
 import numpy as np
@@ -30,8 +35,9 @@ HashedIds: TypeAlias = npt.NDArray[np.uint64]
 HASH_BYTES = 16
 EXACT = {"halffloat": 2**11, "float": 2**24, "double": 2**53}
 """For each float type, the smallest integer from which on integers may be rounded."""
-# matches 7.0, 1e+05 and 1.0E7, but not text that may be another kind of id, such as 12e5
-LIKE_FLOAT = r"^-?[0-9]+\.[0-9]*$|^-?[0-9](\.[0-9]+)?[eE][+-][0-9]+$|^-?[0-9]\.[0-9]+[eE][0-9]+$|^-0$"
+# 7.0, 1e+05 and 1.0E7, but not text that may be another kind of id, such as 12e5
+LIKE_FLOAT = r"^-?[0-9]+\.[0-9]*$|^-?[0-9](\.[0-9]+)?[eE][+-][0-9]{1,3}$|^-?[0-9]\.[0-9]+[eE][0-9]{1,3}$|^-0$"
+UNDECODED = "\N{REPLACEMENT CHARACTER}"
 DAY = 86_400
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 NANO_DIGITS = 9
@@ -57,8 +63,8 @@ def _digest(keyed: hashlib.blake2b, text: bytes) -> bytes:
 def canonical_ids(ids: pa.Array) -> pa.DictionaryArray:
     """Write ids of any type as bytes, so that equal ids have equal bytes. The dictionary holds each distinct id once.
 
-    These become null: empty text, floats that are not integers or may have been rounded, and all values of types that cannot be ids
-    (lists, structs, intervals). For an extension type the stored value is the id: for a UUID, its 16 bytes.
+    These become null: empty text, text that could not be decoded, numbers that are not whole or may have been rounded, and all values of
+    types that cannot be ids (lists, structs, intervals). For an extension type the stored value is the id: for a UUID, its 16 bytes.
     """
     values, rows = stored_values(ids)
     if not _can_be_counted(values.type):
@@ -95,6 +101,12 @@ def family(kind: pa.DataType) -> str | None:
     return next((name for name, holds in named.items() if holds(kind)), "number or text")
 
 
+def is_number(kind: pa.DataType) -> bool:
+    """Tell whether ids of this type are numbers."""
+    kind = _stored(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
 def _stored(kind: pa.DataType) -> pa.DataType:
     """Return the type of the values inside extension, dictionary and run-end encoded types."""
     if isinstance(kind, pa.BaseExtensionType):
@@ -127,8 +139,12 @@ def _floats(values: pa.Array) -> pa.Array:
 
 
 def _decimals(values: pa.Array) -> pa.Array:
-    plain = [None if value is None else _shortened(format(value, "f").encode()) for value in values.to_pylist()]
-    return pa.array(plain, pa.large_binary())
+    return pa.array([None if value is None else whole(value) for value in values.to_pylist()]).cast(pa.large_binary())
+
+
+def whole(number: Decimal) -> str | None:
+    """Write a decimal as an integer. A fraction is no id: the members 1 and 10 of a household would both be 17.1."""
+    return str(int(number)) if number == number.to_integral_value() else None
 
 
 def _moments(values: pa.Array) -> pa.Array:
@@ -150,48 +166,36 @@ def _moments(values: pa.Array) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Make empty text null, and write text that looks like a float in canonical form."""
     raw = (readable(values) if is_text(values.type) else values).cast(pa.large_binary())
-    raw = compute.if_else(compute.equal(raw, b""), pa.scalar(None, pa.large_binary()), raw)
-    alike = compute.match_substring_regex(raw, LIKE_FLOAT).fill_null(False)  # noqa: FBT003  a value, not a switch
-    if not compute.any(alike).as_py():
-        return raw
-    numbers = pa.array(map(_number, raw.filter(alike).to_pylist()), pa.large_binary())
-    return compute.replace_with_mask(raw, alike, numbers)
+    nobody = compute.equal(raw, b"")
+    if is_text(values.type):
+        nobody = compute.or_(nobody, compute.match_substring(raw, UNDECODED))
+    return compute.if_else(nobody, pa.scalar(None, pa.large_binary()), raw)
 
 
-def canonical_text(text: str) -> str | None:
-    """Write one text as `canonical_ids` does. None means that it is no id.
+def numbers_in_text(ids: pa.Array) -> pa.Array:
+    """Read text that is a whole number in the notation of floats as that number. Text of a number that may have been rounded becomes null.
 
-    >>> canonical_text("7.0"), canonical_text("07"), canonical_text("")
-    ('7', '07', None)
+    Only for a source in which other parts hold numbers. There the text comes from a column of numbers too, and a person that both kinds of
+    parts hold must not have two ids. Ids of other types are returned as they are.
+
+    >>> numbers_in_text(pa.array(["7.0", "1e+05", "17.1", "17.10", "07", "1e+16"])).to_pylist()
+    [b'7', b'100000', b'17.1', b'17.10', b'07', None]
     """
-    raw = text.encode() or None
-    if raw is not None and re.fullmatch(LIKE_FLOAT.encode(), raw):
-        raw = _number(raw)
-    return None if raw is None else raw.decode()
+    if not (is_text(kind := _stored(ids.type)) or _is_bytes(kind)):
+        return ids
+    encoded = canonical_ids(ids)
+    texts = encoded.dictionary
+    alike = compute.match_substring_regex(texts, LIKE_FLOAT).to_pylist()
+    read = [_whole_in(text.decode()) if like else text for text, like in zip(texts.to_pylist(), alike, strict=True)]
+    return pa.DictionaryArray.from_arrays(encoded.indices, pa.array(read, pa.large_binary()))
 
 
-def _number(text: bytes) -> bytes | None:
-    """Write a number in canonical form. Return None for an integral float that may have been rounded, as in `_floats`."""
-    if b"e" in text.lower():
-        number = float(text)
-        return b"%d" % number if number.is_integer() and abs(number) < EXACT["double"] else None
-    shortened = _shortened(text)
-    digits = shortened.lstrip(b"-0")
-    was_float = b"." in text and b"." not in shortened
-    longest = len(str(EXACT["double"]))
-    rounded = was_float and (len(digits) > longest or int(digits or b"0") >= EXACT["double"])
-    return None if rounded else shortened
-
-
-def _shortened(number: bytes) -> bytes:
-    """Remove trailing zeros of the fraction, the decimal point if no fraction remains, and the sign of 0."""
-    whole, _, fraction = number.partition(b".")
-    fraction = fraction.rstrip(b"0")
-    if fraction:
-        return whole + b"." + fraction
-    return b"0" if whole == b"-0" else whole
+def _whole_in(text: str) -> str | None:
+    number = Decimal(text)
+    if number != number.to_integral_value():
+        return text
+    return whole(number) if number.copy_abs() < EXACT["double"] else None
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import numpy as np
 
-from dpcore.tables.sources.ids import EXACT, canonical_text
+from dpcore.tables.sources.ids import EXACT, whole
 from dpcore.tables.sources.text import text_of
 from dpcore.tables.sources.values import LONGEST_DECIMAL, moment_text
 
@@ -27,10 +27,11 @@ MIDNIGHT = "T00:00:00"
 def as_id(value: Any) -> str | None:
     r"""Convert a value to the text that tells whose row it is. None means that it is nobody's: the value is null, or cannot be an id.
 
-    A float that may have been rounded, by its own type, is no id. Neither is a tuple or list with a member that is none.
+    A number that is not whole or, by its own type, may have been rounded is no id. Neither is a tuple or list with a member that is none.
+    Text is an id as it is.
 
-    >>> [as_id(value) for value in (7, 7.0, Decimal("7.00"), "7", 0.1, 2.0**53, np.float32(2**24), True, {7})]
-    ['7', '7', '7', '7', None, None, None, None, None]
+    >>> [as_id(value) for value in (7, 7.0, Decimal("7.00"), "7", "7.0", 0.1, 2.0**53, np.float32(2**24), True, {7})]
+    ['7', '7', '7', '7', '7.0', None, None, None, None, None]
     >>> as_id((1, "a")), as_id([1.0, "a"]), as_id((1, None)), as_id(((1, "a"),))
     ('\x001:11:a', '\x001:11:a', None, None)
     """
@@ -44,13 +45,9 @@ def as_id(value: Any) -> str | None:
 
 
 def _of_members(members: Iterable[Any]) -> str | None:
-    """Write each member in canonical form, after its length, so that no two lists of members are written alike."""
+    """Write each member after its length, so that no two lists of members are written alike. Empty text is no id."""
     texts = [_of_one(member, type(member)) for member in members]
-    written = [None if text is None else canonical_text(text) for text in texts]
-    known = [text for text in written if text is not None]
-    if len(known) < len(written) or not known:
-        return None
-    return MARK + "".join(f"{len(text)}:{text}" for text in known)
+    return MARK + "".join(f"{len(text or '')}:{text}" for text in texts) if texts and all(texts) else None
 
 
 def _of_one(value: Any, kind: type) -> str | None:
@@ -104,10 +101,7 @@ def _float(value: float, *, first_rounded: int = EXACT["double"]) -> str | None:
 
 def _decimal(value: Decimal) -> str | None:
     number = Decimal(value)
-    if not number.is_finite() or abs(number.adjusted()) >= LONGEST_DECIMAL:
-        return None
-    text = format(number, "f")
-    return text.rstrip("0").removesuffix(".") if "." in text else text
+    return whole(number) if number.is_finite() and abs(number.adjusted()) < LONGEST_DECIMAL else None
 
 
 def _moment(value: dt.datetime, *, utc: str | None = None) -> str | None:

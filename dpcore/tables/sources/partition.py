@@ -1,4 +1,4 @@
-"""Read a file in a partitioned folder, whose folder names give the values of some columns for all rows."""
+"""Read a file by its place among the files of a source: by the names of its folders, and by what the other files hold."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dpcore.errors import SourceError
+from dpcore.tables.sources.ids import numbers_in_text
 from dpcore.tables.sources.part import Part
 
 
@@ -16,10 +17,12 @@ class Partition:
     Attributes:
         inner: The file, or a piece of it.
         keys: The columns that the folders name, with their values.
+        numbers: The column of the ids, if other files hold numbers in it: see `numbers_in_text`.
     """
 
     inner: Part
     keys: tuple[tuple[str, str | None], ...]
+    numbers: str | None = None
 
     @property
     def name(self) -> str:
@@ -52,6 +55,10 @@ class Partition:
                 if column in inside
                 else pa.repeat(pa.scalar(values[column], pa.string()), batch.num_rows)
                 for column in columns
+            ]
+            arrays = [
+                numbers_in_text(array) if column == self.numbers else array
+                for column, array in zip(columns, arrays, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 

@@ -8,6 +8,7 @@ is decoded on its own. From other databases every value is read as text, since S
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -34,10 +35,14 @@ POSTGRES_TYPES = {
     700: pa.float32(),  # real: an id above 2^24 may have been rounded
     701: pa.float64(),
 }
-# Types in which equal values have one text: truth values, bytes, text, whole numbers, uuid, numeric, network addresses, days and times. In
+NUMERIC = pa.decimal256(
+    76
+)  # stands for ids of PostgreSQL's numeric, which has no limit, and writes 7 and 7.00 for equal values
+POSTGRES_ID_TYPES = {**POSTGRES_TYPES, 1700: NUMERIC}
+# Types in which equal values have one text: truth values, bytes, text, whole numbers, uuid, network addresses, days and times. In
 # others, such as citext, interval, jsonb and arrays of them, one person could have several ids. Arrays of real may have been rounded.
 POSTGRES_IDS = frozenset(
-    {*POSTGRES_TYPES, 17, 18, 19, 25, 26, 650, 774, 829, 869, 1042, 1043, 1082, 1083, 1114, 1184, 1700, 2950}
+    {*POSTGRES_ID_TYPES, 17, 18, 19, 25, 26, 650, 774, 829, 869, 1042, 1043, 1082, 1083, 1114, 1184, 2950}
 )
 
 
@@ -154,7 +159,8 @@ class Query:
         for name, kind in zip(names, types, strict=True):
             if name == self.ids and kind not in POSTGRES_IDS:
                 self._check_ids(connection, kind)
-        return [(name, POSTGRES_TYPES.get(kind, pa.string())) for name, kind in zip(names, types, strict=True)]
+        by_kind = {name: POSTGRES_ID_TYPES if name == self.ids else POSTGRES_TYPES for name in names}
+        return [(name, by_kind[name].get(kind, pa.string())) for name, kind in zip(names, types, strict=True)]
 
     def _check_ids(self, connection: Connection, kind: int) -> None:
         """Raise unless a type is an enumeration, in which equal values have one text as well."""
@@ -191,7 +197,7 @@ def _run(connection: Connection, statement: str, *, streamed: bool) -> CursorRes
 def _chosen(connection: Connection) -> Any:
     def chosen(column: str, kind: pa.DataType) -> str:
         name = connection.dialect.identifier_preparer.quote(column).replace("%%", "%")
-        as_text = connection.dialect.name == "postgresql" and kind == pa.string()
+        as_text = connection.dialect.name == "postgresql" and kind in (pa.string(), NUMERIC)
         return f"CAST({name} AS text)" if as_text else name
 
     return chosen
@@ -209,4 +215,6 @@ def _reader(connection: Connection, convert: Callable[[Any], str | None]) -> Cal
 def _array(values: Sequence[Any], kind: pa.DataType, read: Callable[[Any], str | None]) -> pa.Array:
     if kind == pa.string():
         return pa.array(map(read, values), kind)
+    if kind == NUMERIC:
+        return pa.array([None if raw is None else as_id(Decimal(raw.decode())) for raw in values], pa.string())
     return pa.array(values, kind)

@@ -5,7 +5,7 @@ never quotes the file's content, the names of other columns, or the text of a re
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from dpcore.spec.source import NO_QUOTE, SourceSpec
 from dpcore.tables.sources.arrow_file import ArrowFile
 from dpcore.tables.sources.attempt import attempt, attempt_each
 from dpcore.tables.sources.csv_file import CsvFile
-from dpcore.tables.sources.ids import can_identify, family
+from dpcore.tables.sources.ids import can_identify, family, is_number
 from dpcore.tables.sources.listing import (
     ARROW,
     CSV,
@@ -75,9 +75,17 @@ class Source:
         files = [part.file for part in inner if isinstance(part, CsvFile | ParquetFile | ArrowFile)]
         return tuple(Path(file.path) for file in files if not file.is_remote)
 
-    def pieces(self) -> tuple[Part, ...]:
-        """Split all parts as far as possible: the same rows, in the same order."""
-        return tuple(piece for part in self.parts for piece in attempt(part.split, otherwise=part.damaged))
+    def pieces(self, *, ids: str | None) -> tuple[Part, ...]:
+        """Split all parts as far as possible: the same rows, in the same order.
+
+        Args:
+            ids: The column that holds the ids, if there are ids. If some parts hold numbers in it, the others read numbers in text.
+        """
+        parts = self.parts if ids is None else tuple(_with_ids(part, ids) for part in self.parts)
+        if ids is not None and len(parts) > 1 and any(is_number(_type(part, ids)) for part in parts):
+            files = (part if isinstance(part, Partition) else Partition(part, ()) for part in parts)
+            parts = tuple(replace(file, numbers=ids) for file in files)
+        return tuple(piece for part in parts for piece in attempt(part.split, otherwise=part.damaged))
 
 
 def check_columns(source: Source, *, columns: Sequence[str]) -> None:
@@ -114,7 +122,12 @@ def _with_ids(part: Part, ids: str | None) -> Part:
     return part.with_ids(ids) if ids is not None and isinstance(part, Untyped) else part
 
 
-def read_piece(piece: Part, *, columns: Sequence[str], ids: str | None) -> Iterator[pa.RecordBatch]:
+def _type(part: Part, column: str) -> pa.DataType:
+    (kind,) = attempt(lambda: part.column_types([column]), otherwise=part.damaged)
+    return kind
+
+
+def read_piece(piece: Part, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a piece with the named columns in order. Any failure raises the piece's `damaged` message.
 
     Memory is bounded by a batch. CSV columns are text; Parquet columns keep their type, which may differ between files.
@@ -122,13 +135,10 @@ def read_piece(piece: Part, *, columns: Sequence[str], ids: str | None) -> Itera
     Args:
         piece: From `Source.pieces`.
         columns: The columns to read.
-        ids: The one of them that holds the ids, if there are ids. A float in it that may have been rounded becomes null here if its
-            batch would not show its type.
 
     Raises:
         SourceBroken: If reading fails, since a row may be the cause.
     """
-    piece = _with_ids(piece, ids)
     rows = attempt_each(piece.batches(columns), otherwise=piece.damaged, failure=SourceBroken)
     while batch := _next_rows(rows):
         yield from batch

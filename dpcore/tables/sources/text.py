@@ -33,7 +33,7 @@ def decoder(encoding: str | None) -> Callable[[bytes], str]:
     """
     if encoding is None:
         return text_of
-    return lambda raw: raw.decode(encoding, "replace").encode("utf-8", "replace").decode()
+    return lambda raw: raw.decode(encoding, "replace").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def readable(values: pa.Array) -> pa.Array:

@@ -21,13 +21,13 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.privacy.protection import Protection
 from dpcore.runs import steps, synthesis
 from dpcore.strategies.mwem import Mwem
-from dpcore.tables.ingest import records
+from dpcore.tables.ingest import coding, records
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "whole-run.md"
 QUARTER = 0.25
 """Of the canaries: still 14 standard deviations away from missing any of these bugs."""
 
-IN_ONE_RUN = [cases.ROWS.name, cases.PERSONS.name]
+IN_ONE_RUN = [cases.ROWS.name, cases.PERSONS.name, cases.HOUSEHOLDS.name]
 BUGS = [(name, bug) for name in IN_ONE_RUN for bug in RELEASES[name]().bugs]
 
 
@@ -87,6 +87,7 @@ def test_a_fault_is_gone_when_the_releases_are_made_and_so_is_the_audits_own_led
         return [
             records.bound,
             records.read_piece,
+            coding.hash_ids,
             synthesis.Curator,
             synthesis.Curator.receive,
             Protection.sensitivity,

@@ -51,7 +51,7 @@ def test_each_person_keeps_as_many_as_declared_and_those_without_an_id_nothing()
     [
         ([1, 1, 1, 2], 2),
         (np.array([1.0, 1.0, 1.0, 2.0]), 2),
-        (pd.Series(["1", "1.0", "1", "2"]), 2),
+        (pd.Series([1, 1.0, "1", 2], dtype=object), 2),
         (pd.Categorical(["x", "x", "x", "y"]), 2),
         (pa.array([b"x", b"x", b"x", None]), 1),
         (pd.to_datetime(["2025-01-01"] * 4), 1),

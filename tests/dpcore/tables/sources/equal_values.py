@@ -57,8 +57,8 @@ EAST = dt.datetime(2025, 1, 31, 11, tzinfo=dt.timezone(dt.timedelta(hours=1)))
 EQUAL: dict[str, Sequence[Callable[[], Any]]] = {
     "UUIDs": [lambda: UUID(ONE)],
     "UUIDs and their text": [lambda: UUID(ONE), lambda: str(UUID(ONE))],
-    "decimals": [lambda: Decimal("7.50")],
-    "decimals of other lengths": [lambda: Decimal("7.5"), lambda: Decimal("7.500")],
+    "decimals": [lambda: Decimal("7.00")],
+    "decimals of other lengths": [lambda: Decimal("7.0"), lambda: Decimal("7.000")],
     "days": [lambda: dt.date(2025, 1, 31)],
     "moments": [lambda: dt.datetime(2025, 1, 31, 10)],
     "moments in a zone": [lambda: dt.datetime(2025, 1, 31, 10, tzinfo=dt.UTC)],

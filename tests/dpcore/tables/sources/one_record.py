@@ -228,9 +228,9 @@ def counted(source: Source, *, protection: Protection, draws: Draws) -> Counts:
     check_columns(source, columns=coding.columns)
     check_types(source, reads=coding.reads)
     coded = []
-    for number, piece in enumerate(source.pieces()):
+    for number, piece in enumerate(source.pieces(ids=coding.ids)):
         start = 0
-        for batch in read_piece(piece, columns=coding.columns, ids=coding.ids):
+        for batch in read_piece(piece, columns=coding.columns):
             coded.append(coding.code(batch, draws=draws, piece=number, start=start))
             start += batch.num_rows
     if not coded:

@@ -28,8 +28,8 @@ def located(folder: Path, path: str, **options: Any) -> Source:
 def read_batches(source: Source, *, columns: Sequence[str], ids: str | None = None) -> Iterator[pa.RecordBatch]:
     """Yield all rows as a run reads them: every header is checked, then piece after piece."""
     check_columns(source, columns=columns)
-    for piece in source.pieces():
-        yield from read_piece(piece, columns=columns, ids=ids)
+    for piece in source.pieces(ids=ids):
+        yield from read_piece(piece, columns=columns)
 
 
 def rows(source: Source, *columns: str) -> list[tuple[object, ...]]:

@@ -1,8 +1,10 @@
-"""One person is one id, however the files type it."""
+"""One person is one id, however the files type it, and no two persons share one."""
 
 import datetime as dt
 import hashlib
 import sqlite3
+import sys
+from collections.abc import Callable
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -11,13 +13,27 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import parquet
 
+from dpcore.audit.whole_run import faults
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.source import SourceSpec
 from dpcore.tables.ingest import Coding, Draws, ingest
-from dpcore.tables.sources.ids import can_identify, family, hash_ids
+from dpcore.tables.sources import partition
+from dpcore.tables.sources.ids import (
+    LIKE_FLOAT,
+    PER_SECOND,
+    UNDECODED,
+    can_identify,
+    family,
+    hash_ids,
+    numbers_in_text,
+)
+from dpcore.tables.sources.object_ids import as_id
 from dpcore.tables.sources.source import Source
+from dpcore.tables.sources.text import decoder
 from dpcore.universe import Categorical, Universe
 from tests.dpcore.tables.sources.sources import located
 
@@ -47,7 +63,6 @@ SEVEN_EIGHT_AND_NULL = [
     pa.array([7.0, 8.0, None], pa.float32()),
     pa.array(np.array([7, 8, np.nan], dtype=np.float16)),
     pa.array(["7", "8", ""]),
-    pa.array(["7.0", "8.", None]),
     pa.array(["7", "8", None], pa.large_string()),
     pa.array(["7", "8", ""], pa.string_view()),
     pa.array([b"7", b"8", b""]),
@@ -75,6 +90,8 @@ def test_ids_keep_their_number_over_batches_of_different_types() -> None:
 
 DISTINCT = [
     pa.array(["a", "A", " a", "7", "07", "7.5", "-7"]),
+    pa.array(["17.1", "17.10", "17.100", "17", "17.0", "17.", "100000", "1e+05", "1.0E5", "1e+16", "0", "-0", "0.0"]),
+    pa.array([b"17.1", b"17.10", b"100000", b"1e+05", b"\xef\xbf\xbd", b"a\xef\xbf\xbd"]),
     pa.array([2**53, 2**53 + 1, -1, 0]),
     pa.array([2**64 - 1, 2**64 - 2], pa.uint64()),
     pa.array([2.0**53 - 1, -(2.0**53) + 1, 0.0, 1.0]),
@@ -105,25 +122,14 @@ def counted(values: list[int | None], kind: pa.DataType) -> pa.Array:
 
 
 ONE_ID = {
-    "zero": [
-        pa.array([0]),
-        pa.array([-0.0]),
-        pa.array(["0", "-0", "-0.0", "0.00", "0e+00"]),
-        pa.array([Decimal("0.00")]),
-    ],
-    "a fraction": [
-        pa.array(["7.5", "7.50"]),
-        pa.array([Decimal("7.500")]),
-        pa.array([Decimal("7.5")], pa.decimal64(9, 1)),
-    ],
-    "a small fraction": [pa.array(["0.0000000001"]), pa.array([Decimal("1E-10")], pa.decimal128(38, 12))],
-    "hundreds": [pa.array([700]), pa.array([Decimal(700)], pa.decimal128(30, -2)), pa.array(["7e+02", "7.0E2"])],
+    "zero": [pa.array([0]), pa.array([-0.0]), pa.array(["0"]), pa.array([Decimal("0.00"), Decimal("-0.00")])],
+    "hundreds": [pa.array([700]), pa.array([Decimal(700)], pa.decimal128(30, -2)), pa.array(["700"])],
     "beyond every float": [
         pa.array([2**53 + 1]),
         pa.array([Decimal(2**53 + 1)], pa.decimal128(38, 4)),
         pa.array([str(2**53 + 1)]),
     ],
-    "the largest float": [pa.array([2**53 - 1]), pa.array([2.0**53 - 1]), pa.array([f"{2**53 - 1}.0"])],
+    "the largest float": [pa.array([2**53 - 1]), pa.array([2.0**53 - 1]), pa.array([str(2**53 - 1)])],
     "a moment": [
         counted([v], pa.timestamp(u)) for u, v in (("s", -2), ("ms", -2000), ("us", -2_000_000), ("ns", -(2 * 10**9)))
     ],
@@ -146,29 +152,25 @@ def test_equal_values_are_one_id(name: str) -> None:
     assert set(codes(*ONE_ID[name])) == {0}
 
 
-ROUNDED = [
+NO_WHOLE_NUMBER = [
     pa.array([2.0**53, float(2**53 + 1), -(2.0**53), 2.0**63, 1e16, 1e300, float("inf"), -float("inf"), 0.1]),
     pa.array(np.array([16777217, 2**24, -(2**24), 0.1], np.float32)),
     pa.array(np.array([2049, 2**11, 0.1], np.float16)),
-    pa.array(
-        [
-            "1e+16",
-            "1E+16",
-            "1.0E16",
-            "9007199254740992.0",
-            "-9007199254740992.",
-            "1e+999999999999",
-            "1.5e-07",
-            "9" * 5000 + ".0",
-        ]
-    ),
+    pa.array([Decimal("7.50"), Decimal("17.10"), Decimal("0.01")], pa.decimal128(38, 2)),
+    pa.array([Decimal("1E-10")], pa.decimal128(38, 12)),
 ]
 
 
-@pytest.mark.parametrize("ids", ROUNDED, ids=lambda ids: str(ids.type))
-def test_a_float_that_may_have_been_rounded_is_nobody_and_the_others_stay(ids: pa.Array) -> None:
+@pytest.mark.parametrize("ids", NO_WHOLE_NUMBER, ids=lambda ids: str(ids.type))
+def test_a_fraction_or_a_float_that_may_have_been_rounded_is_nobody_and_the_others_stay(ids: pa.Array) -> None:
     seven = pa.array([7]).cast(ids.type)
     assert codes(pa.array([7]), pa.concat_arrays([ids, seven])) == [0, *[NOBODY] * len(ids), 0]
+
+
+def test_text_that_could_not_be_decoded_is_nobody() -> None:
+    decode = decoder("utf-8")
+    assert codes(pa.array([*map(decode, (b"M\xfcller", b"M\xf6ller", b"Miller"))])) == [NOBODY, NOBODY, 0]
+    assert decoder("utf-7")(b"+2AA-") == "\ufffd"  # a lone surrogate
 
 
 FAMILIES = [
@@ -199,7 +201,11 @@ TWO_FILES = {
     "beyond int64": [pa.array([2**63], pa.uint64()), pa.array([2.0**63])],
     "float32": [pa.array([16777217]), pa.array(np.array([16777217], np.float32))],
     "units of time": [pa.array([0], pa.timestamp("us")), pa.array([0], pa.timestamp("ns"))],
-    "minus zero": [pa.array(["-0.0"]), pa.array([0])],
+    "an integer column with gaps, as text": [pa.array(["7.0"]), pa.array([7])],
+    "as R, Java and Arrow write it": [pa.array(["1e+05", "1.0E5"]).dictionary_encode(), pa.array([100_000.0])],
+    "with the zeros of a decimal": [pa.array([b"7.00", b"7."], pa.binary_view()), pa.array([Decimal("7.0")])],
+    "minus zero": [pa.array(["-0.0", "-0", "0"]), pa.array([0])],
+    "text that may have been rounded": [pa.array([7]), pa.array(["9007199254740992.0", "1e+16", "9" * 5000 + ".0"])],
 }
 
 
@@ -211,9 +217,90 @@ def kept(source: Source) -> int:
 
 @pytest.mark.parametrize("name", TWO_FILES)
 def test_one_person_in_two_files_has_one_row(tmp_path: Path, name: str) -> None:
-    for number, ids in enumerate(TWO_FILES[name]):
-        parquet.write_table(pa.table({"id": ids, "ward": ["a"]}), tmp_path / f"{number}.parquet")
+    assert kept(files(tmp_path, *TWO_FILES[name])) == 1
+
+
+def files(folder: Path, *parts: pa.Array) -> Source:
+    for number, ids in enumerate(parts):
+        parquet.write_table(pa.table({"id": ids, "ward": ["a"] * len(ids)}), folder / f"{number}.parquet")
+    return located(folder, ".")
+
+
+PERSONS = pa.array(["17.1", "17.10", "17.100", "17.5", "17.50", "1.5e-07", "07", "7", "12e5", "9007199254740992.5"])
+
+
+def test_persons_whose_texts_differ_are_several_also_among_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kept(files(tmp_path, PERSONS, pa.array(["7.0", "17.0", "1e+05", "100000"]))) == len(PERSONS) + 4
+    assert kept(files(tmp_path, PERSONS, pa.array([7, 17]))) == len(PERSONS) + 1
+    monkeypatch.setattr(partition, "numbers_in_text", faults.trailing_zeros_removed)
+    assert kept(files(tmp_path, PERSONS, pa.array([7, 17]))) < len(PERSONS) + 1
+
+
+def test_a_file_is_read_among_numbers_also_by_the_names_of_its_folders(tmp_path: Path) -> None:
+    for folder, table in {"id=7.0": {"ward": ["a"]}, "year=2025": {"id": [7], "ward": ["a"]}}.items():
+        (tmp_path / folder).mkdir()
+        parquet.write_table(pa.table(table), tmp_path / folder / "t.parquet")
     assert kept(located(tmp_path, ".")) == 1
+
+
+def as_decimal(kind: pa.DataType) -> Callable[[int], pa.Array]:
+    return lambda number: pa.array([Decimal(number)], kind)
+
+
+def as_moment(unit: str) -> Callable[[int], pa.Array]:
+    return lambda number: counted([number * PER_SECOND[unit]], pa.timestamp(unit))
+
+
+NUMBERS: list[Callable[[int], pa.Array]] = [
+    *(lambda number, kind=kind: pa.array([number], kind) for kind in (pa.int16(), pa.int32(), pa.int64())),
+    *(lambda number, kind=kind: pa.array(np.array([number], kind)) for kind in (np.float16, np.float32, np.float64)),
+    *map(as_decimal, (pa.decimal32(9, 1), pa.decimal64(18, 4), pa.decimal128(38), pa.decimal256(76, 20))),
+    lambda number: pa.array([str(number)]),
+]
+MOMENTS = [*map(as_moment, PER_SECOND)]
+LAYOUTS: list[Callable[[pa.Array], pa.Array]] = [
+    lambda ids: ids,
+    lambda ids: pa.DictionaryArray.from_arrays(pa.array([0]), ids),
+    lambda ids: pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), ids),
+]
+EXACT_EVERYWHERE = st.integers(1 - 2**11, 2**11 - 1)
+ALIKE = [*PERSONS.to_pylist(), "7.0", "7.", "1e+05", "100000", "0", "-0"]
+TEXTS = st.lists(
+    st.one_of(st.sampled_from(ALIKE), st.from_regex(LIKE_FLOAT), st.text(min_size=1)), unique=True, max_size=20
+)
+
+
+@given(texts=TEXTS)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_texts_are_one_id_only_if_they_are_one_text(texts: list[str]) -> None:
+    texts = [text for text in texts if UNDECODED not in text]
+    assert codes(pa.array(texts, pa.string())) == [*range(len(texts))]
+    assert codes(pa.array([text.encode() for text in texts], pa.binary())) == [*range(len(texts))]
+    objects = pa.array([as_id(value) for text in texts for value in (text, (text, 1))], pa.string())
+    assert codes(objects) == [*range(2 * len(texts))]
+
+
+@given(numbers=st.tuples(EXACT_EVERYWHERE, EXACT_EVERYWHERE), layout=st.sampled_from(LAYOUTS))
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_values_are_one_id_if_and_only_if_they_are_equal(
+    numbers: tuple[int, int], layout: Callable[[pa.Array], pa.Array]
+) -> None:
+    first, second = numbers
+    for writers in (NUMBERS, MOMENTS):
+        arrays = [layout(write(number)) for number in numbers for write in writers]
+        assert codes(*arrays) == [0] * len(writers) + [int(first != second)] * len(writers)
+
+
+@pytest.mark.parametrize("read", [numbers_in_text, faults.trailing_zeros_removed], ids=lambda read: read.__name__)
+def test_texts_that_are_read_as_numbers_where_no_part_holds_numbers_are_caught(
+    read: Callable[[pa.Array], pa.Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashes = hash_ids
+    monkeypatch.setattr(sys.modules[__name__], "hash_ids", lambda column, *, key: hashes(read(column), key=key))
+    with pytest.raises(AssertionError):
+        test_texts_are_one_id_only_if_they_are_one_text()
 
 
 def test_one_person_among_python_objects_has_one_row() -> None:

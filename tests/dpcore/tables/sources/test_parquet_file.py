@@ -19,7 +19,7 @@ LIMIT = 2000
 HEADERS: dict[str, Callable[[Source], object]] = {
     "names": lambda source: check_columns(source, columns=("sex",)),
     "types": lambda source: check_types(source, reads={"sex": lambda _: True}),
-    "pieces": lambda source: source.pieces(),
+    "pieces": lambda source: source.pieces(ids=None),
 }
 
 

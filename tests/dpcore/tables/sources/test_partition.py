@@ -56,7 +56,7 @@ def test_pieces_of_a_partitioned_file_keep_its_keys(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("dpcore.tables.sources.parquet_file.PIECE_ROWS", 2)
     write(tmp_path, "v/m=1/x.parquet", parquet_bytes(pa.table({"a": range(5)}), row_group_size=1))
     source = located(tmp_path, "v")
-    assert len(source.pieces()) == 3
+    assert len(source.pieces(ids=None)) == 3
     assert rows(source, "a", "m") == [(place, "1") for place in range(5)]
     assert source.local_files == (tmp_path / "v/m=1/x.parquet",)
 

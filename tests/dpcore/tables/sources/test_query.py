@@ -412,7 +412,7 @@ def test_what_a_database_says_of_a_value_is_for_the_steward_alone(made: Made, pr
 def test_a_result_has_no_files_and_one_piece(in_sqlite: Made) -> None:
     source = in_sqlite("select * from visits", *TABLE)
     assert source.local_files == ()
-    assert source.pieces() == (Query("select * from visits", "CLINIC_DB"),)
+    assert source.pieces(ids=None) == (Query("select * from visits", "CLINIC_DB"),)
     assert rows(source, "id") == []
 
 
