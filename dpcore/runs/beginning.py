@@ -15,7 +15,6 @@ from dpcore.runs.prior import PriorTable
 from dpcore.runs.same_table import SameTable
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy
-from dpcore.tables.ingest import Source
 from dpcore.universe import Universe
 
 progress = logging.getLogger("dpcore.progress")
@@ -57,11 +56,6 @@ class Beginning:
     def is_over(self) -> bool:
         """Whether the run is settled and needs no start any more, which may be gone."""
         return isinstance(self._prior, UnneededStart)
-
-    def refuse_private(self, source: Source) -> None:
-        """Raise if the prior is one of the files of the private table, by whatever name."""
-        if self._prior is not None:
-            self._prior.refuse_private(source)
 
     def read(self) -> None:
         """Read the rows of the prior, if there are any to read. Whatever is wrong with them shows before anything is spent."""

@@ -130,9 +130,6 @@ class EarlierRelease(Prior):
                 f"of at most {room}; name the rows of the release as a public table instead, `prior: {{path: FILE}}` with {rows}"
             )
 
-    def refuse_private(self, source: Source) -> None:
-        """Do nothing: the ledger says that these rows were published."""
-
     def bound(self, claim: str) -> str:
         """Return the claim of a run, bound to this release."""
         return given_claim(claim, run=self.run, manifest_sha256=self.sha256)
@@ -180,9 +177,6 @@ class UnneededStart(Prior):
 
     run: str
     sha256: str
-
-    def refuse_private(self, source: Source) -> None:
-        """Do nothing: no row is read."""
 
     def bound(self, claim: str) -> str:
         """Return the claim of the settled run."""

@@ -29,10 +29,6 @@ class Prior(ABC):
     """What a spec names as its prior, found and not yet read."""
 
     @abstractmethod
-    def refuse_private(self, source: Source) -> None:
-        """Raise if the prior is one of the files of the private table, by whatever name."""
-
-    @abstractmethod
     def bound(self, claim: str) -> str:
         """Return the claim of a run, bound to this prior."""
 
@@ -92,11 +88,6 @@ class PublicTable(Prior):
         if before is not None:
             found._require_same(before)
         return found
-
-    def refuse_private(self, source: Source) -> None:
-        """Raise if the prior is one of the files of the private table, by whatever name."""
-        if any(self._path.samefile(each) for each in source.local_files):
-            raise unusable(f"{self.name} is a file of the private table, whose rows are not public")
 
     def bound(self, claim: str) -> str:
         """Return the claim of a run, bound to this prior."""

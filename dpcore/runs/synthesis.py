@@ -112,7 +112,6 @@ class Synthesis:
                     f"account {self.account.name} has no run {run_id} to resume; see `dpflow ledger show`, or run without --resume"
                 )
             self._beginning = Beginning(declaration, ledger=self.ledger, account=self.account, run_id=run_id)
-            self._beginning.refuse_private(source)
             self.declaration = declaration = self._beginning.declaration
             self._stages = Stages(Plan(declaration, strategy_for(declaration)))
             self.curator = Curator(

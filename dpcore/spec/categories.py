@@ -93,12 +93,14 @@ class CategoricalSpec(Nullable):
 
 def _values_of(path: Path) -> tuple[str, ...]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise SpecError(f"the file {path.name} does not exist; its path is relative to the spec's folder") from None
     except (OSError, UnicodeDecodeError):
-        raise SpecError(f"the file {path.name} cannot be read as UTF-8 text; write one value per line") from None
-    values = tuple(line.strip() for line in lines if line.strip())
+        text = "\0"
+    if "\0" in text:  # a binary format, such as a database
+        raise SpecError(f"the file {path.name} cannot be read as UTF-8 text; write one value per line")
+    values = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not values:
         raise SpecError(f"the file {path.name} has no values; write one value per line")
     return values

@@ -23,6 +23,7 @@ from dpcore.spec.categories import CategoricalSpec
 from dpcore.spec.constraints import check_constraints, constraints_of
 from dpcore.spec.discover import check_shares
 from dpcore.spec.document import Document, read_document
+from dpcore.spec.local_files import check_public_files
 from dpcore.spec.marks import MARK, is_reported, report_marks
 from dpcore.spec.parts import MOST_SHARE
 from dpcore.spec.persons import check_persons
@@ -301,6 +302,7 @@ def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
         document.mistake((), "`source` is missing; write `source: {path: visits.csv}`")
     _check_unit(document)
     _check_weight(document)
+    check_public_files(document)
     attributes = _attributes(document, spec)
     check_workload(document, attributes)
     check_blocks(document, attributes)

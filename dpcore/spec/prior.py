@@ -49,8 +49,8 @@ Prior = Annotated[PriorSpec, BeforeValidator(_whole, json_schema_input_type=Lite
 
 
 def check_prior(document: Document) -> None:
-    """Report a prior that the named strategy cannot use, or that is the private table itself, on the raw document."""
-    prior, strategy, source = (document.data.get(key) for key in ("prior", "strategy", "source"))
+    """Report a prior that the named strategy cannot use, on the raw document."""
+    prior, strategy = (document.data.get(key) for key in ("prior", "strategy"))
     if prior is None:
         return
     if isinstance(strategy, dict) and strategy.get("name") == "pmw":
@@ -59,13 +59,6 @@ def check_prior(document: Document) -> None:
         )
     if isinstance(prior, dict) and prior.get("unchanged") is True:
         _check_unchanged(document, prior)
-    paths = [part.get("path") if isinstance(part, dict) else None for part in (prior, source)]
-    if all(isinstance(path, str) for path in paths):
-        one, other = (document.path.parent.joinpath(str(path)).resolve() for path in paths)
-        if one == other:
-            document.mistake(
-                ("prior", "path"), "`prior.path` names the private table of `source`; name a table that is public"
-            )
 
 
 def _check_unchanged(document: Document, prior: dict[str, Any]) -> None:

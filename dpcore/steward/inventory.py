@@ -15,9 +15,9 @@ from dpcore.errors import DpflowError
 from dpcore.ledger import open_ledger
 from dpcore.places import SQLITE, current_places
 from dpcore.spec import Declaration, load_spec
+from dpcore.spec.local_files import local_path
 from dpcore.steward.registry import Registered, registered, registered_names
 from dpcore.tables.sources.source import Source
-from dpcore.tables.sources.stored_file import local_path
 
 _CONNECT_SECONDS = 5
 _OWNER = "SELECT bool_or(pg_has_role(tableowner, 'USAGE')) FROM pg_tables WHERE schemaname = 'dpflow'"

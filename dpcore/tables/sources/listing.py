@@ -1,16 +1,16 @@
 """List the files that a spec's `path` stands for, in sorted order."""
 
 import os
-import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
-from itertools import takewhile
 from pathlib import Path
 from posixpath import basename
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from dpcore.tables.sources.stored_file import WEB, StoredFile, file_system, local_path
+from dpcore.spec import local_files
+from dpcore.spec.local_files import is_pattern, is_visible, local_path, unescaped
+from dpcore.tables.sources.stored_file import WEB, StoredFile, file_system
 from dpcore.tables.sources.text import text_of
 
 CSV, PARQUET, ARROW = "csv", "parquet", "arrow"
@@ -25,7 +25,6 @@ ENDINGS = {
 TEXT_ENDINGS = (".txt", ".txt.gz", ".txt.zst")
 _ENDINGS = sorted((*sum(ENDINGS.values(), ()), *TEXT_ENDINGS, *COMPRESSIONS), key=len, reverse=True)
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_ESCAPED = re.compile(r"\[([*?[])\]")  # [*], [?] and [[] name the character itself, as `glob.escape` writes it
 
 
 def kind_of(name: str) -> str | None:
@@ -45,8 +44,10 @@ def files_at(path: str, *, base: Path, taken: Callable[[str], bool]) -> list[Sto
         base: The folder that a relative path starts from. It is never a pattern, whatever its name.
         taken: Whether a file with a given name is a table. Hidden files are never listed.
     """
-    written = local_path(path, base=Path())
-    names, source = (_remote(path), path) if written is None else (map(str, _local(written, base=base)), None)
+    is_remote = local_path(path, base=base) is None
+    names, source = (
+        (_remote(path), path) if is_remote else (map(str, local_files.local_files_at(path, base=base)), None)
+    )
     found = (StoredFile(name, source) for name in sorted(set(names)))
     return [file for file in found if taken(file.file_name)]
 
@@ -87,46 +88,14 @@ def _marks(file: StoredFile) -> Iterator[Hashable]:
             yield found.st_dev, found.st_ino
 
 
-def _is_visible(name: str) -> bool:
-    return not name.startswith((".", "_"))
-
-
-def _is_pattern(path: str) -> bool:
-    return any(mark in _ESCAPED.sub("", path) for mark in "*?[")
-
-
-def _unescaped(path: str) -> str:
-    return _ESCAPED.sub(r"\1", path)
-
-
-def _local(written: Path, *, base: Path) -> Iterator[Path]:
-    literal = tuple(takewhile(lambda part: not _is_pattern(part), written.parts))
-    root = base.joinpath(*map(_unescaped, literal)).absolute()
-    pattern = "/".join(written.parts[len(literal) :])
-    if pattern:
-        yield from (file for file in root.glob(pattern) if not file.name.startswith(".") and not file.is_dir())
-    elif root.is_dir():
-        yield from _local_folder(root)
-    elif root.is_file():
-        yield root
-
-
-def _local_folder(root: Path) -> Iterator[Path]:
-    for entry in root.iterdir():
-        if entry.is_dir() and "=" in entry.name and _is_visible(entry.name):
-            yield from _local_folder(entry)
-        elif _is_visible(entry.name) and not entry.is_dir():
-            yield entry
-
-
 def _remote(address: str) -> Iterator[str]:
     """Yield paths as the file system lists them."""
     system, path = file_system(address)
     system.invalidate_cache()  # files may have been added since an earlier listing in this process
-    root = _unescaped(path)
+    root = unescaped(path)
     if address.lower().startswith(WEB):  # the web has no folders, and a ? in an address is not a pattern
         yield address
-    elif _is_pattern(path):
+    elif is_pattern(path):
         found = system.glob(path, detail=True).items()
         yield from (name for name, entry in found if entry["type"] == "file")
     elif system.isfile(root):
@@ -138,7 +107,7 @@ def _remote(address: str) -> Iterator[str]:
 def _remote_folder(system: Any, root: str) -> Iterator[str]:
     for entry in system.ls(root, detail=True):
         name = basename(entry["name"].rstrip("/"))
-        if not _is_visible(name):
+        if not is_visible(name):
             continue
         if entry["type"] == "file":
             yield entry["name"]

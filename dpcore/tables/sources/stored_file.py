@@ -16,7 +16,6 @@ from fsspec.registry import get_filesystem_class
 from dpcore.errors import SourceBroken, SourceError
 from dpcore.tables.sources.attempt import attempt
 
-LOCAL = ("file://", "local://")
 WEB = ("http://", "https://")
 PACKAGES = {
     **dict.fromkeys(("s3", "s3a"), "s3fs"),
@@ -103,13 +102,6 @@ class StoredFile:
         # outside the web, a ? is part of the name
         named = self.path.partition("?")[0] if self.path.lower().startswith(WEB) else self.path
         return named.split("/")
-
-
-def local_path(path: str, *, base: Path) -> Path | None:
-    """Return a spec's path on this machine; None for a remote address."""
-    if path.lower().startswith(LOCAL):
-        return Path(path.partition("://")[2])
-    return None if "://" in path else base / path
 
 
 def file_system(address: str, *, failure: type[SourceError] = SourceError) -> tuple[Any, str]:

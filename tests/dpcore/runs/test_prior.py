@@ -221,23 +221,6 @@ def test_no_row_violates_a_constraint_although_the_prior_does(tmp_path: Path, st
     assert found.n.tolist() == [0]
 
 
-@pytest.mark.parametrize(("source", "link"), [("private.*", False), ("private.*", True), (".", False)])
-def test_no_file_of_the_private_table_is_a_prior_by_whatever_name(tmp_path: Path, source: str, link: bool) -> None:
-    spec = prepare(tmp_path, "mwem")
-    public = tmp_path / "public.parquet"
-    public.unlink()
-    if link:
-        public.hardlink_to(tmp_path / "private.parquet")
-    named = "public.parquet" if link else "private.parquet"
-    text = spec.read_text("utf-8").replace("path: public.parquet", f"path: {named}")
-    spec.write_text(text.replace("path: private.parquet}\nprivacy", f"path: '{source}'}}\nprivacy"), encoding="utf-8")
-    with chdir(tmp_path):
-        with pytest.raises(UsageError, match=r"is a file of the private table, whose rows are not public"):
-            synthesize(spec)
-        with open_ledger() as ledger:
-            assert not ledger.runs("people")
-
-
 def test_a_folder_is_no_prior(tmp_path: Path) -> None:
     spec = prepare(tmp_path, "mwem")
     (tmp_path / "public").mkdir()

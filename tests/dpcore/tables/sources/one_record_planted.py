@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv as arrow_csv
 
+from dpcore.spec import local_files
 from dpcore.tables.ingest import Source
-from dpcore.tables.sources import listing
 from dpcore.tables.sources.csv_file import CsvFile
 from dpcore.tables.sources.csv_records import record_ends
 from dpcore.tables.sources.parquet_file import ParquetFile
@@ -32,7 +32,7 @@ from tests.dpcore.tables.sources.one_record_kinds import (
 )
 from tests.dpcore.tables.sources.sources import located, write
 
-LISTED = listing._local
+LISTED = local_files.local_files_at
 Plant = Callable[[pytest.MonkeyPatch], None]
 WIDE = "utf-16-le"
 
@@ -138,17 +138,16 @@ def _guessing_objects(values: Any, _: object) -> pa.Array:
     )
 
 
-def _literal_names_first(written: Path, *, base: Path) -> Iterator[Path]:
+def _literal_names_first(path: str, *, base: Path) -> Iterator[Path]:
     """Take a pattern for the one file or folder that bears it as its name, if there is one."""
-    place = base / written
-    yield from LISTED(Path(escape(str(written))) if place.exists() else written, base=base)
+    yield from LISTED(escape(path) if (base / path).exists() else path, base=base)
 
 
-def _below_the_deepest_folder(written: Path, *, base: Path) -> Iterator[Path]:
+def _below_the_deepest_folder(path: str, *, base: Path) -> Iterator[Path]:
     """Match a pattern below the deepest folder that exists by its literal name."""
-    place = base / written
+    place = base / path
     root = next(folder for folder in (place, *place.parents) if folder.is_dir())
-    yield from LISTED(place.relative_to(root), base=root)
+    yield from LISTED(str(place.relative_to(root)), base=root)
 
 
 def _wide(folder: Path, records: Sequence[Record]) -> Source:
@@ -211,7 +210,9 @@ PLANTED = [
     Planted("objects of polars as addresses", export_addresses, memory_kinds()[3]),
     *(
         Planted(
-            f"{name} at {path}", _replacing("dpcore.tables.sources.listing._local", plant), AT_PATHS[f"files at {path}"]
+            f"{name} at {path}",
+            _replacing("dpcore.spec.local_files.local_files_at", plant),
+            AT_PATHS[f"files at {path}"],
         )
         for name, plant, path in (
             ("a pattern taken for a name", _literal_names_first, "parts/*.csv"),
