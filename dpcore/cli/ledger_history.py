@@ -7,8 +7,8 @@ from typing import Any
 
 from dpcore.cli.output import Listing
 from dpcore.ledger import Event, EventKind, open_ledger
-from dpcore.ledger.verification.bodies import read_body
-from dpcore.ledger.verification.findings import at_event
+from dpcore.ledger.events import read_body
+from dpcore.ledger.findings import at_event
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import at_most, price
 
@@ -86,6 +86,8 @@ def _leased(body: Body, _currency: Currency) -> str:
 
 def _charged(body: Body, currency: Currency) -> str:
     parts = [body["step"], price(body["amount"], currency)]
+    if body["analyst"]:
+        parts.append(f"analyst {body['analyst']}")
     if body["attempt"] > 1:
         parts.append(f"attempt {body['attempt']}")
     if "name" in body["mechanism"]:
@@ -124,6 +126,7 @@ _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
     EventKind.SETTLED: _settled,
     EventKind.REPUBLISHED: lambda body, _: f"release {body['release']} of run {body['run']} was published again",
     EventKind.WITHDRAWN: lambda body, _: f"release {body['release']}: {body['reason']}",
+    EventKind.REMOVED: lambda body, _: f"release {body['release']}: {body['reason']}",
     EventKind.SHARED: lambda body, currency: (
         f"analyst {body['analyst']} of run {body['run']}: "
         + ("removed" if body["token"] is None else f"at most {price(body['cap'], currency)}")

@@ -17,7 +17,7 @@ from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, EventKind, Ledger, open_ledger
-from dpcore.ledger.verification.bodies import read_body
+from dpcore.ledger.events import read_body
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, from_description
 from dpcore.privacy.accounting import (
     AMOUNT_OF_ONE,

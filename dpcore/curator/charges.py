@@ -71,16 +71,24 @@ CHARGED_STEPS = (
 
 
 def charge(  # noqa: PLR0913  who pays, for what, and how much
-    ledger: Ledger, lease: Lease, *, step: str, statistic: Statistic, mechanism: Mechanism, currency: Currency
+    ledger: Ledger,
+    lease: Lease,
+    *,
+    step: str,
+    statistic: Statistic,
+    mechanism: Mechanism,
+    currency: Currency,
+    analyst: str | None = None,
 ) -> Operation:
-    """Charge a run for a step, before anything is drawn for it.
+    """Charge a run, and the share of an analyst who pays for it, before anything is drawn for a step.
 
     Raises:
         StepFailed: If the step is of no listed kind, so that nothing is proved about it. Nothing was charged.
     """
     if kind_of(step, statistic) is None:
         raise StepFailed(f"step {step} is of no kind that the proof covers; report this")
-    return ledger.charge(lease, step=step, amount=mechanism.price(currency), mechanism=mechanism.describe())
+    amount = mechanism.price(currency)
+    return ledger.charge(lease, step=step, amount=amount, mechanism=mechanism.describe(), analyst=analyst)
 
 
 def kind_of(step: str, statistic: Statistic) -> ChargedStep | None:

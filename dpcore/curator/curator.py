@@ -69,6 +69,7 @@ class Curator:
         self._protection = protection
         self._currency = currency
         self._received: tuple[Histogram, Lease] | None = None
+        self._analyst: str | None = None
         self._paid: dict[str, int] = {}
         self._drawn: dict[str, int] = {}
 
@@ -77,8 +78,8 @@ class Curator:
         self._protection = protection
         self._received = None
 
-    def receive(self, histogram: Histogram, *, lease: Lease) -> None:
-        """Accept the private counts, and the lease under which the run is charged for using them.
+    def receive(self, histogram: Histogram, *, lease: Lease, analyst: str | None = None) -> None:
+        """Accept the private counts, the lease under which the run is charged for using them, and the analyst whose share pays, if any.
 
         All noise on these counts is for the protection that they were bounded by: that of the run, or that of counts of its units.
 
@@ -87,7 +88,7 @@ class Curator:
         """
         if histogram.protection not in (self._protection, self._protection.of_one_answer):
             raise StepFailed("the rows are bounded by another protection than the run has; report this")
-        self._received = histogram, lease
+        self._received, self._analyst = (histogram, lease), analyst
 
     def coarsen(self, column: int, groups: npt.NDArray[np.intp]) -> None:
         """Add an axis: a coarser version of a column, with some of its cells merged. The groups must follow from public values alone."""
@@ -321,7 +322,13 @@ class Curator:
             raise StepFailed(f"step {step} has no result yet and the data was not read; resume the run")
         histogram, lease = self._received
         operation = charge(
-            self._ledger, lease, step=step, statistic=statistic, mechanism=mechanism, currency=self._currency
+            self._ledger,
+            lease,
+            step=step,
+            statistic=statistic,
+            mechanism=mechanism,
+            currency=self._currency,
+            analyst=self._analyst,
         )
         output = draw(histogram)
         self._ledger.commit(operation, output)

@@ -15,6 +15,7 @@ from hashlib import sha256
 from dpcore.errors import UsageError
 from dpcore.ledger import checks
 from dpcore.ledger.chain import canonical
+from dpcore.ledger.events import EVENTS
 from dpcore.ledger.holder import this_worker
 from dpcore.ledger.reader import blocks_of
 from dpcore.ledger.refusals import (
@@ -189,13 +190,16 @@ class Ledger(Shares):
             run = replace(run, data_version=version)
             return _record_change(rows, run, EventKind.DATA_VERSION, {"version": version})
 
-    def charge(self, lease: Lease, *, step: str, amount: int, mechanism: Mapping[str, object]) -> Operation:
+    def charge(
+        self, lease: Lease, *, step: str, amount: int, mechanism: Mapping[str, object], analyst: str | None = None
+    ) -> Operation:
         """Charge an operation's price to the run's reservation. Once this returns, the price is spent for good.
 
-        An earlier attempt of the step that was never committed stays charged, and can no longer be committed.
+        An earlier attempt of the step that was never committed stays charged, and can no longer be committed. With an analyst, the price
+        is also charged to the analyst's share.
 
         Raises:
-            BudgetRefused: If the price exceeds the rest of the reservation, or of the share of the analyst that the step names.
+            BudgetRefused: If the price exceeds the rest of the reservation, or of the analyst's share.
             RunHeld: If the lease is not the newest.
             UsageError: If the step is committed already; check with `operation` first.
         """
@@ -210,7 +214,8 @@ class Ledger(Shares):
                 currency = known_account(rows, run.account).currency
                 payer = f"the rest of run '{run.id}'"
                 raise budget_refused(payer, currency=currency, requested=amount, remaining=run.remaining)
-            require_share(rows, run, step=step, amount=amount)
+            if analyst is not None:
+                require_share(rows, run, analyst=analyst, amount=amount)
             operation = Operation(
                 run=run.id,
                 step=step,
@@ -219,10 +224,11 @@ class Ledger(Shares):
                 amount=amount,
                 mechanism=json.loads(text),
                 fence=lease.fence,
+                analyst=analyst,
                 sha256=None,
                 output=None,
             )
-            body = {key: getattr(operation, key) for key in ("step", "attempt", "amount", "mechanism", "fence")}
+            body = {key: getattr(operation, key) for key in EVENTS[EventKind.CHARGED].body}
             event = rows.next_event(EventKind.CHARGED, account=run.account, run=run.id, body=body)
             rows.charge_operation(operation, mechanism=text, event=event)
         self._remember()  # before anything is drawn, so that a copy of the ledger without this charge is refused

@@ -100,6 +100,7 @@ class EventKind(StrEnum):
     REFUNDED = "refunded"
     REPUBLISHED = "republished"
     WITHDRAWN = "withdrawn"
+    REMOVED = "removed"
     SHARED = "shared"
 
 
@@ -194,6 +195,32 @@ class Allowance:
 
 
 @dataclass(frozen=True)
+class Share:
+    """What one analyst may spend of a run's reservation.
+
+    Attributes:
+        run: The run.
+        analyst: The analyst's name.
+        cap: The most that all charges in the analyst's name may add up to.
+        token: The SHA-256 of the analyst's token; None if the analyst was removed.
+        spent: The sum of these charges, with those whose answer was lost.
+        last: The number of the event that last changed it.
+    """
+
+    run: str
+    analyst: str
+    cap: int
+    token: str | None
+    spent: int
+    last: int
+
+    @property
+    def remaining(self) -> int:
+        """What the analyst can still spend, as far as the run's reservation goes."""
+        return 0 if self.token is None else self.cap - self.spent
+
+
+@dataclass(frozen=True)
 class Run:
     """One run's reservation. `reserved` is the granted amount, which never changes; `spent` is the sum of its charges.
 
@@ -244,6 +271,7 @@ class Operation:
     """One charged access to the data: its run, mechanism, price and output.
 
     `mechanism` holds every parameter that determines the price, including sensitivity and scale, so that anyone can recompute it.
+    `analyst` is the analyst whose share pays; None if the run itself does.
     """
 
     run: str
@@ -255,6 +283,7 @@ class Operation:
     fence: int
     sha256: str | None
     output: bytes | None
+    analyst: str | None = None
 
 
 @dataclass(frozen=True)

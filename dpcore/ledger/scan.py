@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from dpcore.errors import LedgerDamaged
-from dpcore.ledger.rows import Account, Allowance, Block, Event, Run
+from dpcore.ledger.rows import Account, Allowance, Block, Event, Run, Share
 from dpcore.ledger.store import Store
 from dpcore.ledger.transaction import LedgerTransaction
 
@@ -25,6 +25,7 @@ class ChargedRow(NamedTuple):
     amount: int
     mechanism: str
     fence: int
+    analyst: str | None
 
 
 class CommittedRow(NamedTuple):
@@ -75,6 +76,10 @@ class LedgerScan(LedgerTransaction):
     def all_allowances(self) -> Iterator[Allowance]:
         """Iterate over the allowances of all accounts."""
         return self._every(Allowance, "allowance")
+
+    def all_shares(self) -> Iterator[Share]:
+        """Iterate over the shares of all runs."""
+        return self._every(Share, "share")
 
     def all_events(self) -> Iterator[Event]:
         """Iterate over the whole chain, oldest event first."""

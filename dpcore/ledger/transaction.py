@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger.chain import GENESIS
+from dpcore.ledger.events import read_body
 from dpcore.ledger.rows import (
     Account,
     AccountState,
@@ -21,6 +22,7 @@ from dpcore.ledger.rows import (
     OperationState,
     Run,
     RunState,
+    Share,
 )
 from dpcore.ledger.store import Store
 from dpcore.privacy.accounting import Currency
@@ -40,10 +42,11 @@ _ALLOWANCE = "SELECT account, kind, name, cap, epsilon, used FROM allowance"
 _RUN_COLUMNS = tuple(field.name for field in fields(Run))
 _RUN_WIDTH = len(_RUN_COLUMNS)
 _RUN = f"SELECT {', '.join(_RUN_COLUMNS)} FROM run"
+_SHARE = "SELECT run, analyst, cap, token, spent, last FROM share"
 _OPERATION = "run, step, attempt, state, amount, mechanism, fence, sha256"
 _RUN_AND_ATTEMPT = (
     f"last_event.seq, last_event.hash, {', '.join(f'run.{column}' for column in _RUN_COLUMNS)},"
-    " operation.run, step, attempt, operation.state, amount, mechanism, operation.fence, sha256, NULL"
+    " operation.run, step, attempt, operation.state, amount, mechanism, operation.fence, sha256, NULL, operation.analyst"
     " FROM run JOIN event AS last_event ON last_event.seq = (SELECT max(seq) FROM event)"
     " LEFT JOIN operation ON operation.run = run.id AND step = :step"
     " AND attempt = (SELECT max(attempt) FROM operation WHERE run = :id AND step = :step) WHERE run.id = :id"
@@ -53,14 +56,15 @@ _APPEND = (
     " VALUES (:seq, :at, :kind, :account, :run, :body, :previous, :hash)"
 )
 _CHARGE = (
-    "INSERT INTO operation (run, step, attempt, state, amount, mechanism, fence, charged)"
-    " VALUES (:run, :step, :attempt, :state, :amount, :mechanism, :fence, :charged)"
+    "INSERT INTO operation (run, step, attempt, state, amount, mechanism, fence, analyst, charged)"
+    " VALUES (:run, :step, :attempt, :state, :amount, :mechanism, :fence, :analyst, :charged)"
 )
 _COMMIT = (
     "UPDATE operation SET state = 'committed', output = :output, sha256 = :sha256, committed = :committed"
     " WHERE run = :run AND step = :step AND attempt = :attempt"
 )
 _ADVANCE = "UPDATE run SET spent = spent + :price, last = :seq WHERE id = :id"
+_SPEND = "UPDATE share SET spent = spent + :price, last = :seq WHERE run = :run AND analyst = :analyst"
 _EVENT = "SELECT seq, at, kind, account, run, body, previous, hash FROM event"
 
 
@@ -150,16 +154,21 @@ class LedgerTransaction:
         """Return the run's committed operations, or those of one step, in commit order."""
         wanted = "" if step is None else " AND step = :step"
         found = self._execute(
-            f"SELECT {_OPERATION}, output FROM operation"
+            f"SELECT {_OPERATION}, output, analyst FROM operation"
             f" WHERE state = 'committed' AND run = :run{wanted} ORDER BY committed",
             {"run": run_id, "step": step},
         )
         return _all(_operation, found)
 
-    def prices(self, run_id: str) -> tuple[tuple[str, int], ...]:
-        """Return the step and the price of every operation of a run that was charged, committed or not."""
-        found = self._execute("SELECT step, amount FROM operation WHERE run = :run", {"run": run_id})
-        return tuple((str(step), int(amount)) for step, amount in found)
+    def share(self, run_id: str, analyst: str) -> Share | None:
+        """Return an analyst's share of a run, or None."""
+        query = f"{_SHARE} WHERE run = :run AND analyst = :analyst"
+        return _first(Share, self._execute(query, {"run": run_id, "analyst": analyst}))
+
+    def shares(self, run_id: str) -> tuple[Share, ...]:
+        """Return the shares of a run, sorted by the names of the analysts."""
+        found = _all(Share, self._execute(f"{_SHARE} WHERE run = :run", {"run": run_id}))
+        return tuple(sorted(found, key=lambda share: share.analyst))
 
     def event(self, seq: int) -> Event | None:
         """Return the event with this number, or None."""
@@ -180,12 +189,7 @@ class LedgerTransaction:
             f" AND seq < ({charged}) ORDER BY seq DESC LIMIT 1"
         )
         found = _first(_event, self._execute(query, {"account": account}))
-        try:
-            return None if found is None else int(json.loads(found.body)[key])
-        except (ValueError, KeyError, TypeError):
-            raise LedgerDamaged(
-                f"an event of account '{account}' holds no cap; run dpflow ledger verify, and restore the ledger"
-            ) from None
+        return None if found is None else int(read_body(found)[key])
 
     def is_recorded(self, kind: EventKind, *, body: str) -> bool:
         """Return whether an event of this kind has exactly this body. Scans the whole chain."""
@@ -199,9 +203,13 @@ class LedgerTransaction:
         query = f"{_EVENT} WHERE seq > :after AND seq <= :until ORDER BY seq LIMIT {PAGE}"
         return _all(_event, self._execute(query, between))
 
-    def events_of_kind(self, kind: EventKind) -> tuple[Event, ...]:
-        """Return all events of a rare kind, oldest first. Scans the whole chain."""
-        return _all(_event, self._execute(f"{_EVENT} WHERE kind = :kind ORDER BY seq", {"kind": kind}))
+    def events_of_kind(self, *kinds: EventKind) -> tuple[Event, ...]:
+        """Return all events of rare kinds, oldest first. Scans the whole chain. Raise if no ledger can have written one of them."""
+        named = ", ".join(f"'{kind}'" for kind in kinds)
+        found = _all(_event, self._execute(f"{_EVENT} WHERE kind IN ({named}) ORDER BY seq"))
+        for event in found:
+            read_body(event)
+        return found
 
     def add_account(self, account: Account) -> None:
         """Insert an account."""
@@ -266,6 +274,14 @@ class LedgerTransaction:
             vars(allowance) | {"amount": amount},
         )
 
+    def put_share(self, share: Share) -> None:
+        """Insert a share, or update its cap and token. The database enforces 0 <= spent <= cap."""
+        self._execute(
+            "INSERT INTO share (run, analyst, cap, token, spent, last) VALUES (:run, :analyst, :cap, :token, :spent, :last)"
+            " ON CONFLICT (run, analyst) DO UPDATE SET cap = excluded.cap, token = excluded.token, last = excluded.last",
+            vars(share),
+        )
+
     def add_run(self, run: Run) -> None:
         """Insert a run. Its number is that of the event that first reserves it."""
         self._execute(
@@ -286,9 +302,13 @@ class LedgerTransaction:
         )
 
     def charge_operation(self, operation: Operation, *, mechanism: str, event: Event) -> None:
-        """Append an event, insert the operation that it charges, and add its price. The mechanism is canonical JSON."""
+        """Append an event, insert the operation that it charges, and add its price to what run and analyst have spent.
+
+        The mechanism is canonical JSON.
+        """
         price = {"mechanism": mechanism, "charged": event.seq, "id": operation.run, "price": operation.amount}
-        self._store.execute_together((_APPEND, _CHARGE, _ADVANCE), vars(operation) | vars(event) | price)
+        spending = () if operation.analyst is None else (_SPEND,)
+        self._store.execute_together((_APPEND, _CHARGE, *spending, _ADVANCE), vars(operation) | vars(event) | price)
 
     def commit_operation(self, operation: Operation, *, output: bytes | None, sha256: str, event: Event) -> None:
         """Append an event and store the committed output and its hash. `output` is None if it lies beside the database."""

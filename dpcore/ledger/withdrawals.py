@@ -23,7 +23,7 @@ class Withdrawals(Stewardship):
         Args:
             run_id: The run that made the release.
             reason: The reason to record. It is published.
-            keep: How many newer releases retention keeps; None for a steward's withdrawal.
+            keep: How many newer releases retention keeps; None for a steward's withdrawal, which a runner's login may not record.
 
         Raises:
             UsageError: If the run is unknown or has no release.
@@ -36,19 +36,21 @@ class Withdrawals(Stewardship):
             if run.state is not RunState.SETTLED or run.release is None:
                 raise UsageError(f"run '{run_id}' has no published release; name one that `dpflow releases` lists")
             earlier = _withdrawals(rows, run.account).get(run_id)
-            if earlier is not None and (keep is not None or earlier.details["keep"] is None):
+            if earlier is not None and (keep is not None or earlier.kind is EventKind.WITHDRAWN):
                 return earlier
-            body = {"release": run.release, "reason": reason, "keep": keep}
-            event = rows.record(EventKind.WITHDRAWN, account=run.account, run=run_id, body=body)
+            kind, kept = (EventKind.WITHDRAWN, {}) if keep is None else (EventKind.REMOVED, {"keep": keep})
+            body = {"release": run.release, "reason": reason, **kept}
+            event = rows.record(kind, account=run.account, run=run_id, body=body)
         self._remember()
         return event
 
     def withdrawals(self, account: str) -> dict[str, Event]:
-        """Return the last withdrawal of each of an account's withdrawn releases, by the id of its run."""
+        """Return the withdrawal of each of an account's withdrawn releases, by the id of its run: the steward's if there is one."""
         with self.reading() as rows:
             return _withdrawals(rows, known_account(rows, account).name)
 
 
 def _withdrawals(rows: LedgerTransaction, account: str) -> dict[str, Event]:
-    events = rows.events_of_kind(EventKind.WITHDRAWN)
-    return {str(event.run): event for event in events if event.account == account}
+    events = rows.events_of_kind(EventKind.REMOVED, EventKind.WITHDRAWN)
+    stewards_last = sorted(events, key=lambda event: event.kind is EventKind.WITHDRAWN)
+    return {str(event.run): event for event in stewards_last if event.account == account}

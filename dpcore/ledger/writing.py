@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from dpcore.ledger.chain import canonical, link
+from dpcore.ledger.events import read_body
 from dpcore.ledger.heads import require_continues
 from dpcore.ledger.rows import Event, EventKind, Operation, Run, whole_minute
 from dpcore.ledger.store import Store
@@ -74,6 +75,7 @@ class WritingTransaction(LedgerTransaction):
         """Return the event that records a change, to be appended in the same transaction."""
         last, content = self.last, canonical(body)
         event = link(last.hash, seq=last.seq + 1, at=self.at, kind=kind, account=account, run=run, body=content)
+        read_body(event)  # raises if the event breaks the rule of its kind, whatever the store
         self._last = Head(event.seq, event.hash, last.clock)
         return event
 

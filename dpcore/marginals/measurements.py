@@ -23,8 +23,6 @@ BOUGHT = "ask/"
 ONE_WAY = "one-way/"
 """How the steps begin by which a strategy measures single columns."""
 
-_FOR = "@"
-
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
@@ -93,31 +91,3 @@ class Selection:
             raise LedgerDamaged(
                 f"the stored output of step {step} is not a valid selection; restore the ledger from a backup"
             ) from None
-
-
-def step_for(step: str, analyst: str | None) -> str:
-    """Return the name under which a step is charged for an analyst.
-
-    >>> step_for("ask/9f86/1", "ada"), step_for("ask/9f86/1", None)
-    ('ask/9f86/1@ada', 'ask/9f86/1')
-    """
-    return step if analyst is None else f"{step}{_FOR}{analyst}"
-
-
-def step_without_payer(step: str) -> str:
-    """Return the name of a step without the analyst for whom it is charged: a release does not say who has asked.
-
-    >>> step_without_payer("ask/9f86/1@ada"), step_without_payer("ask/9f86/1")
-    ('ask/9f86/1', 'ask/9f86/1')
-    """
-    return step if analyst_of(step) is None else step.rpartition(_FOR)[0]
-
-
-def analyst_of(step: str) -> str | None:
-    """Return the analyst for whom a step is charged; None for the run's own steps.
-
-    >>> analyst_of("ask/9f86/1@ada"), analyst_of("ask/9f86/1"), analyst_of("round 1 of a@b")
-    ('ada', None, None)
-    """
-    asked, found, analyst = step.rpartition(_FOR)
-    return analyst if found and asked.startswith(BOUGHT) else None

@@ -3,7 +3,7 @@
 import logging
 
 from dpcore.errors import DpflowError
-from dpcore.ledger import Ledger
+from dpcore.ledger import EventKind, Ledger
 from dpcore.object_store import AnyPath
 from dpcore.release.integrity import MANIFEST, is_there
 from dpcore.release.withdrawal import is_recorded, remove_data, withdraw
@@ -49,7 +49,7 @@ def retain(ledger: Ledger, account: str, folder: AnyPath, *, keep: int) -> tuple
     withdrawn = ledger.withdrawals(account)
     for run_id, event in withdrawn.items():
         release = folder / str(event.details["release"])
-        if event.details["keep"] is not None and _has_files(release) and is_recorded(ledger, run_id, release):
+        if event.kind is EventKind.REMOVED and _has_files(release) and is_recorded(ledger, run_id, release):
             remove_data(ledger, run_id, release)
     needed = beginnings(ledger, account) | needed_by_open_runs(ledger, account)
     live = sorted(

@@ -96,7 +96,7 @@ def notice_of(event: Event, *, ledger: str) -> Notice:
         release=told["release"],
         withdrawn_at=event.at,
         reason=told["reason"],
-        keep=told["keep"],
+        keep=told.get("keep"),
         ledger=ledger,
         event=event.seq,
         event_hash=event.hash,

@@ -9,9 +9,7 @@ from typing import Any
 
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Ledger, Run, open_ledger
-from dpcore.ledger.rows import in_currency
-from dpcore.ledger.shares import Share
-from dpcore.marginals.measurements import analyst_of
+from dpcore.ledger.rows import Share, in_currency
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, budget_of
 from dpcore.session.bought import Bought
@@ -112,7 +110,7 @@ def budget_for(ledger: Ledger, run: Run, analyst: str) -> dict[str, Any]:
 def bought_by(ledger: Ledger, session: str, analyst: str) -> Iterator[tuple[Bought, dict[str, Any]]]:
     """Yield what an analyst has bought, oldest first, each with its question, cost and level as plain JSON values."""
     for each in ledger.transcript(session):
-        if analyst_of(each.step) == analyst:
+        if each.analyst == analyst:
             bought = Bought.from_bytes(each.output or b"", step=each.step)
             yield bought, {"query": bought.question, "cost": each.amount / AMOUNT_OF_ONE, "level": bought.level}
 

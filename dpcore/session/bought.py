@@ -11,7 +11,7 @@ import numpy as np
 from dpcore.answers.intervals import Basis, Interval, worst_of
 from dpcore.answers.query import Number, Query
 from dpcore.errors import LedgerDamaged
-from dpcore.marginals.measurements import BOUGHT, Counts, Measurement, step_for, step_without_payer
+from dpcore.marginals.measurements import BOUGHT, Counts, Measurement
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.models.lifted import Grid
 
@@ -27,13 +27,13 @@ def digest_of(query: Query) -> str:
     return sha256(repr(asked).encode()).hexdigest()[:32]
 
 
-def step_of(digest: str, purchase: int, *, analyst: str | None = None) -> str:
+def step_of(digest: str, purchase: int) -> str:
     """Return the name of the step that buys an answer. `purchase` counts the purchases of the same question, from 1.
 
-    >>> step_of("9f86", 1), step_of("9f86", 1, analyst="ada")
-    ('ask/9f86/1', 'ask/9f86/1@ada')
+    >>> step_of("9f86", 1)
+    'ask/9f86/1'
     """
-    return step_for(f"{BOUGHT}{digest}/{purchase}", analyst)
+    return f"{BOUGHT}{digest}/{purchase}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class Bought:
 
     def measurement(self, axes: Sequence[int]) -> Measurement:
         """Return the noisy counts as a measurement over axes that stand for the classes."""
-        return Measurement(step_without_payer(self.step), tuple(axes), None, self.counts, self.noise)
+        return Measurement(self.step, tuple(axes), None, self.counts, self.noise)
 
     def to_bytes(self) -> bytes:
         """Serialise for the ledger: a line of JSON, then little-endian 64-bit integers."""

@@ -372,7 +372,7 @@ class Session:
             raise UsageError("a free answer cannot be bought; report this")
         digest = digest_of(offered.query)
         earlier = sum(each.digest == digest for each in self._seen[1].bought)
-        step = step_of(digest, earlier + 1, analyst=analyst)
+        step = step_of(digest, earlier + 1)
 
         def keep(counts: Counts) -> bytes:
             numbers = offered.answer(counts)
@@ -389,7 +389,7 @@ class Session:
             ).to_bytes()
 
         self._ledger.record_data_version(lease, str(self._first_run.data_version))
-        axes = self._source.hand_to(self._curator, grid, lease=lease)
+        axes = self._source.hand_to(self._curator, grid, lease=lease, analyst=analyst)
         return Bought.from_bytes(self._curator.measure_grid(step, axes, mechanism=noise, keep=keep), step=step)
 
 

@@ -87,11 +87,11 @@ class SessionTable:
         self._counted = self._engine.count(records, universe)
         self._universe = universe
 
-    def hand_to(self, curator: Curator, grid: Grid, *, lease: Lease) -> Axes:
-        """Hand the counts to a curator, with axes for the classes of a grid. Return these axes."""
+    def hand_to(self, curator: Curator, grid: Grid, *, lease: Lease, analyst: str | None) -> Axes:
+        """Hand the counts to a curator who charges an analyst, with axes for the classes of a grid. Return these axes."""
         if self._counted is None:
             raise UsageError("the table was not read yet; report this")
-        curator.receive(self._counted, lease=lease)
+        curator.receive(self._counted, lease=lease, analyst=analyst)
         axes = []
         for column, groups in zip(grid.columns, grid.groups, strict=True):
             name = (column, groups.tobytes())

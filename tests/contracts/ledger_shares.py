@@ -3,7 +3,7 @@
 import pytest
 
 from dpcore.errors import BudgetRefused, LedgerDamaged, UsageError
-from dpcore.ledger import Lease, Ledger
+from dpcore.ledger import EventKind, Lease, Ledger, transaction
 from dpcore.ledger import ledger as protocol
 from dpcore.ledger.verification import verify
 from tests.dpcore.ledger.fixtures import MECHANISM, assert_sound
@@ -21,7 +21,7 @@ def shared(ledger: Ledger, **caps: int) -> Lease:
 
 
 def charge(ledger: Ledger, lease: Lease, analyst: str, amount: int, *, number: int = 1) -> None:
-    ledger.charge(lease, step=f"ask/9f86/{number}@{analyst}", amount=amount, mechanism=MECHANISM)
+    ledger.charge(lease, step=f"ask/9f86/{number}", amount=amount, mechanism=MECHANISM, analyst=analyst)
 
 
 class LedgerShares(LedgerStoreTests):
@@ -37,6 +37,8 @@ class LedgerShares(LedgerStoreTests):
         charge(ledger, lease, "bob", 200)
         with self.refused(url, BudgetRefused, "the rest of run 'session'"):
             charge(ledger, lease, "bob", 1, number=2)
+        with self.refused(url, UsageError, "analyst 'bob' has already spent more than that"):
+            ledger.share("session", analyst="bob", cap=199, token=TOKEN)
         assert {name: each.spent for name, each in ledger.shares("session").items()} == {"ada": 100, "bob": 200}
         assert_sound(ledger)
 
@@ -83,9 +85,30 @@ class LedgerShares(LedgerStoreTests):
         assert ledger.shares("session")["ada"].token is None
         assert_sound(ledger)
 
-    def test_a_charge_beyond_a_share_is_found_by_verify(self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_database_refuses_a_charge_beyond_a_share(
+        self, ledger: Ledger, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         lease = shared(ledger, ada=100)
         monkeypatch.setattr(protocol, "require_share", lambda *_, **__: None)  # the planted bug: nobody checks
-        charge(ledger, lease, "ada", 101)
-        with pytest.raises(LedgerDamaged, match="takes more than its analyst's share has left"):
+        with self.refused(url, LedgerDamaged, "contradicts itself; nothing was changed"):
+            charge(ledger, lease, "ada", 101)
+
+    def test_a_charge_that_a_share_does_not_count_is_found_by_verify(
+        self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lease = shared(ledger, ada=100)
+        forgetful = transaction._SPEND.replace("spent + :price", "spent")  # the planted bug: the share pays nothing
+        monkeypatch.setattr(transaction, "_SPEND", forgetful)
+        try:
+            charge(ledger, lease, "ada", 60)
+        except LedgerDamaged:
+            return  # PostgreSQL's own rules refuse it
+        with pytest.raises(LedgerDamaged, match="share 'session', 'ada' differs from the events in: spent"):
             verify(ledger, price=lambda mechanism, currency: 1, heads={})
+
+    def test_an_event_against_the_rule_of_its_kind_is_never_written(self, ledger: Ledger, url: str) -> None:
+        shared(ledger)
+        right = {"run": "session", "analyst": "ada", "cap": 1, "token": TOKEN}
+        for run, body in (("session", right), (None, right | {"cap": "1"}), (None, right | {"note": "more"})):
+            with self.refused(url, LedgerDamaged, "names a run|invalid cap|unknown keys"), ledger._writing() as rows:
+                rows.record(EventKind.SHARED, account="clinic", run=run, body=body)

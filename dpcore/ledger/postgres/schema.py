@@ -108,6 +108,17 @@ CREATE TABLE run (
 CREATE INDEX run_by_account ON run (account, number);
 CREATE INDEX run_open ON run (account) WHERE state = 'open';
 
+CREATE TABLE share (
+    run TEXT COLLATE "C" NOT NULL,
+    analyst TEXT COLLATE "C" NOT NULL,
+    cap BIGINT NOT NULL CHECK (cap > 0),
+    token TEXT CHECK (length(token) = 64),
+    spent BIGINT NOT NULL,
+    last BIGINT NOT NULL,
+    PRIMARY KEY (run, analyst),
+    CONSTRAINT share_within_cap CHECK (spent >= 0 AND spent <= cap)
+);
+
 CREATE TABLE operation (
     charged BIGINT PRIMARY KEY,
     run TEXT COLLATE "C" NOT NULL,
@@ -117,6 +128,7 @@ CREATE TABLE operation (
     amount BIGINT NOT NULL CHECK (amount > 0),
     mechanism TEXT NOT NULL,
     fence BIGINT NOT NULL CHECK (fence >= 0),
+    analyst TEXT,
     committed BIGINT,
     sha256 TEXT CHECK (length(sha256) = 64),
     output BYTEA,

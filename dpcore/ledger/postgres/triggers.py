@@ -11,7 +11,25 @@ and new rows of a change are joined without nested loops.
 
 from typing import Final
 
-RULES: Final = """
+from dpcore.ledger.events import EVENTS, Writer
+from dpcore.ledger.rows import EventKind
+
+
+def _listed(*, by: Writer | None = None, of_run: bool | None = None) -> str:
+    """Return the kinds of events with these properties, as a list in SQL."""
+    return ", ".join(
+        f"'{kind}'"
+        for kind, rule in EVENTS.items()
+        if (by is None or rule.writer is by) and (of_run is None or rule.of_run is of_run)
+    )
+
+
+# Dollar quotes: a session may change what a backslash means in others.
+_FORMS = "\n".join(f"        WHEN '{kind}' THEN $form$^{rule.pattern}\\Z$form$" for kind, rule in EVENTS.items())
+
+_WITHDRAWALS = f"'{EventKind.WITHDRAWN}', '{EventKind.REMOVED}'"
+
+RULES: Final = f"""
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 BEGIN RAISE EXCEPTION 'the ledger: %', TG_ARGV[0]; END $$;
 
@@ -35,6 +53,8 @@ CREATE TRIGGER run_kept BEFORE DELETE OR TRUNCATE ON run
 FOR EACH STATEMENT EXECUTE FUNCTION refuse('runs are never deleted');
 CREATE TRIGGER run_stays_spent BEFORE UPDATE ON run FOR EACH ROW
 WHEN (NEW.spent < OLD.spent OR OLD.state = 'settled') EXECUTE FUNCTION refuse('what a run has spent stays spent');
+CREATE TRIGGER share_kept BEFORE DELETE OR TRUNCATE ON share
+FOR EACH STATEMENT EXECUTE FUNCTION refuse('shares are never deleted');
 CREATE TRIGGER operation_kept BEFORE DELETE OR TRUNCATE ON operation
 FOR EACH STATEMENT EXECUTE FUNCTION refuse('operations are never deleted');
 CREATE TRIGGER operation_kept_as_committed BEFORE UPDATE ON operation FOR EACH ROW
@@ -53,11 +73,17 @@ BEGIN
 END $$;
 CREATE TRIGGER block_has_the_cap BEFORE INSERT OR UPDATE OF cap ON block FOR EACH ROW EXECUTE FUNCTION keep_cap();
 
--- What is the steward's to change is the steward's to tell: accounts, caps and allowances.
+-- `dpcore/ledger/events.py` states who may record each kind of event, and its form. A role that may open accounts is a steward.
+-- The hash is that of `dpcore/ledger/chain.py`, over text in which everything but ASCII is escaped.
 CREATE FUNCTION extend_chain() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+DECLARE
+    form TEXT := CASE NEW.kind
+{_FORMS}
+        END;
+    content TEXT := concat('[', NEW.seq, ',', to_json(NEW.at), ',', to_json(NEW.kind), ',', to_json(NEW.account), ',',
+        coalesce(CAST(to_json(NEW.run) AS text), 'null'), ',', to_json(NEW.body), ']');
 BEGIN
-    IF NEW.run IS NULL AND NEW.kind NOT IN ('blocks-opened', 'blocks-sealed', 'republished')
-        AND NOT has_table_privilege('dpflow.account', 'INSERT') THEN
+    IF (NEW.kind IN ({_listed(by=Writer.RUNNER)})) IS NOT TRUE AND NOT has_table_privilege('dpflow.account', 'INSERT') THEN
         RAISE insufficient_privilege USING MESSAGE = 'the ledger: this event is for a steward to record';
     END IF;
     IF NEW.previous IS DISTINCT FROM coalesce(
@@ -65,20 +91,60 @@ BEGIN
     THEN
         RAISE EXCEPTION 'the ledger: an event follows the head of the chain';
     END IF;
+    IF (NEW.body ~ form AND CAST(NEW.body AS json) IS NOT NULL
+        AND (NEW.run IS NOT NULL) = (NEW.kind IN ({_listed(of_run=True)})) AND NEW.account <> '' AND NEW.run IS DISTINCT FROM ''
+        AND NEW.at = to_char(CAST(NEW.at AS timestamptz) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) IS NOT TRUE
+    THEN
+        RAISE EXCEPTION 'the ledger: an event has the form of its kind';
+    END IF;
+    IF content !~ '^[ -~]*$' THEN
+        content := (
+            SELECT string_agg(CASE WHEN code < 127 THEN letter
+                WHEN code < 65536 THEN concat(chr(92), 'u', lpad(to_hex(code), 4, '0'))
+                ELSE concat(chr(92), 'u', to_hex(55232 + code / 1024), chr(92), 'u', to_hex(56320 + code % 1024)) END, '' ORDER BY place)
+            FROM regexp_split_to_table(content, '') WITH ORDINALITY AS split (letter, place), ascii(letter) AS code);
+    END IF;
+    IF NEW.hash <> encode(sha256(decode(NEW.previous, 'hex') || convert_to(content, 'UTF8')), 'hex') THEN
+        RAISE EXCEPTION 'the ledger: an event has the hash of its content';
+    END IF;
     RETURN NEW;
 END $$;
 CREATE TRIGGER event_in_order BEFORE INSERT ON event FOR EACH ROW EXECUTE FUNCTION extend_chain();
 
--- At the end of a transaction there is a run for what was reserved. (That other events had their effect, `verify` sees.)
+-- At the end of a transaction its run has changed by the event, and a charge has its operation and was paid from the analyst's share.
+-- A release that is withdrawn belongs to a settled run, which does not change. (That other events had their effect, `verify` sees.)
 CREATE FUNCTION have_effect() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+DECLARE
+    had BOOLEAN := CASE
+        WHEN NEW.kind IN ({_WITHDRAWALS}) THEN EXISTS (
+            SELECT 1 FROM run WHERE id = NEW.run AND account = NEW.account AND state = 'settled'
+            AND release = CAST(NEW.body AS json) ->> 'release')
+        ELSE EXISTS (SELECT 1 FROM run WHERE id = NEW.run AND last = NEW.seq) AND (NEW.kind <> 'charged' OR EXISTS (
+            SELECT 1 FROM operation WHERE charged = NEW.seq AND (analyst IS NULL OR EXISTS (
+                SELECT 1 FROM share WHERE run = NEW.run AND share.analyst = operation.analyst AND last = NEW.seq)))) END;
 BEGIN
-    IF NOT EXISTS (SELECT 1 FROM run WHERE id = NEW.run AND last = NEW.seq) THEN
-        RAISE EXCEPTION 'the ledger: what is reserved is reserved for a run';
-    END IF;
+    IF NOT had THEN RAISE EXCEPTION 'the ledger: what is told of a run has its effect'; END IF;
     RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER event_has_effect AFTER INSERT ON event DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-WHEN (NEW.kind = 'reserved') EXECUTE FUNCTION have_effect();
+WHEN (NEW.run IS NOT NULL) EXECUTE FUNCTION have_effect();
+
+CREATE FUNCTION follow_as_share() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+DECLARE
+    told RECORD;
+BEGIN
+    SELECT seq, kind, run, CAST(body AS json) AS body INTO told FROM event ORDER BY seq DESC LIMIT 1;
+    IF (
+        NEW.last = told.seq AND NEW.analyst = told.body ->> 'analyst' AND CASE told.kind
+            WHEN 'shared' THEN NEW.run = told.body ->> 'run' AND NEW.spent = coalesce(OLD.spent, 0)
+                AND NEW.cap = CAST(told.body ->> 'cap' AS numeric) AND NEW.token IS NOT DISTINCT FROM told.body ->> 'token'
+            WHEN 'charged' THEN NEW.run = told.run AND NEW.token IS NOT NULL AND OLD.last < told.seq
+                AND NEW.spent = OLD.spent + CAST(told.body ->> 'amount' AS numeric)
+                AND (NEW.run, NEW.analyst, NEW.cap, NEW.token) = (OLD.run, OLD.analyst, OLD.cap, OLD.token) END
+    ) IS NOT TRUE THEN RAISE EXCEPTION 'the ledger: a share changes only by the event that tells of it'; END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER share_follows_chain AFTER INSERT OR UPDATE ON share FOR EACH ROW EXECUTE FUNCTION follow_as_share();
 
 CREATE FUNCTION follow_as_run() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 DECLARE
@@ -130,7 +196,9 @@ BEGIN
         AND CASE NEW.state
             WHEN 'charged' THEN CAST(told.body ->> 'amount' AS numeric) = NEW.amount
                 AND CAST(told.body -> 'mechanism' AS text) = NEW.mechanism
-            ELSE told.body ->> 'sha256' = NEW.sha256 AND OLD.amount = NEW.amount AND OLD.mechanism = NEW.mechanism END
+                AND told.body ->> 'analyst' IS NOT DISTINCT FROM NEW.analyst
+            ELSE told.body ->> 'sha256' = NEW.sha256 AND OLD.amount = NEW.amount AND OLD.mechanism = NEW.mechanism
+                AND OLD.analyst IS NOT DISTINCT FROM NEW.analyst END
     ) IS NOT TRUE THEN RAISE EXCEPTION 'the ledger: an operation changes only by the event that tells of it'; END IF;
     RETURN NULL;
 END $$;
@@ -139,7 +207,7 @@ FOR EACH ROW EXECUTE FUNCTION follow_as_operation();
 
 CREATE FUNCTION blocks_in(request JSON) RETURNS TEXT[] LANGUAGE sql SET search_path = dpflow, pg_temp AS $$
 SELECT coalesce(nullif(ARRAY(SELECT json_array_elements_text(
-    CASE json_typeof(request -> 'blocks') WHEN 'array' THEN request -> 'blocks' END)), '{}'), '{all}') $$;
+    CASE json_typeof(request -> 'blocks') WHEN 'array' THEN request -> 'blocks' END)), '{{}}'), '{{all}}') $$;
 
 -- What the last event moves, for whom: the amount of a reservation, or what a run that it has just ended had left.
 CREATE FUNCTION last_move(OUT seq BIGINT, OUT account TEXT, OUT amount NUMERIC, OUT request JSON)
@@ -232,11 +300,12 @@ BEGIN
         GRANT EXECUTE ON FUNCTION blocks_in, last_move TO dpflow_runner;
         GRANT INSERT ON event, run TO dpflow_runner;
         GRANT INSERT (account, name, state, cap, used) ON block TO dpflow_runner;
-        GRANT INSERT (run, step, attempt, state, amount, mechanism, fence, charged) ON operation TO dpflow_runner;
+        GRANT INSERT (run, step, attempt, state, amount, mechanism, fence, analyst, charged) ON operation TO dpflow_runner;
         GRANT UPDATE ON writer TO dpflow_runner;
         GRANT UPDATE (state, used) ON block TO dpflow_runner;
         GRANT UPDATE (used) ON allowance TO dpflow_runner;
         GRANT UPDATE (across_used) ON account TO dpflow_runner;
+        GRANT UPDATE (spent, last) ON share TO dpflow_runner;
         GRANT UPDATE (spent, state, data_version, release, fence, holder, lease_seconds, first, last) ON run
             TO dpflow_runner;
         GRANT UPDATE (state, committed, sha256, output) ON operation TO dpflow_runner;

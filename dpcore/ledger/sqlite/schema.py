@@ -90,6 +90,17 @@ CREATE TABLE run (
 CREATE INDEX run_by_account ON run (account, number);
 CREATE INDEX run_open ON run (account) WHERE state = 'open';
 
+CREATE TABLE share (
+    run TEXT NOT NULL,
+    analyst TEXT NOT NULL,
+    cap INTEGER NOT NULL CHECK (cap > 0),
+    token TEXT CHECK (length(token) = 64),
+    spent INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    PRIMARY KEY (run, analyst),
+    CHECK (spent >= 0 AND spent <= cap)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE operation (
     charged INTEGER PRIMARY KEY,
     run TEXT NOT NULL,
@@ -99,6 +110,7 @@ CREATE TABLE operation (
     amount INTEGER NOT NULL CHECK (amount > 0),
     mechanism TEXT NOT NULL,
     fence INTEGER NOT NULL CHECK (fence >= 0),
+    analyst TEXT,
     committed INTEGER,
     sha256 TEXT CHECK (length(sha256) = 64),
     output BLOB,
@@ -140,6 +152,10 @@ BEGIN SELECT raise(ABORT, 'runs are never deleted'); END;
 CREATE TRIGGER run_stays_spent BEFORE UPDATE ON run
 WHEN NEW.spent < OLD.spent OR NEW.fence < OLD.fence OR (OLD.state = 'settled' AND NEW.state <> 'settled')
 BEGIN SELECT raise(ABORT, 'what a run has spent stays spent'); END;
+CREATE TRIGGER share_kept BEFORE DELETE ON share
+BEGIN SELECT raise(ABORT, 'shares are never deleted'); END;
+CREATE TRIGGER share_stays_spent BEFORE UPDATE ON share WHEN NEW.spent < OLD.spent
+BEGIN SELECT raise(ABORT, 'what an analyst has spent stays spent'); END;
 CREATE TRIGGER operation_kept_as_committed BEFORE UPDATE ON operation
 WHEN EXISTS (SELECT 1 FROM operation WHERE run = OLD.run AND step = OLD.step AND state = 'committed')
 BEGIN SELECT raise(ABORT, 'a step is committed once, and stays as it was'); END;

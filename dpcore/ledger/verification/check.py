@@ -1,7 +1,7 @@
 """Verify a ledger: its hash chain, every row, output and price, and the heads recorded elsewhere.
 
 One pass over the events replays the protocol and compares each row with the event that wrote it. Memory grows with the number of
-accounts, blocks, allowances and open runs, not with that of events, operations or ended runs.
+accounts, blocks, allowances, shares and open runs, not with that of events, operations or ended runs.
 """
 
 import json
@@ -14,10 +14,10 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger.chain import GENESIS, canonical, link
+from dpcore.ledger.events import read_body
+from dpcore.ledger.findings import at_event, at_row, differing, named, require
 from dpcore.ledger.rows import Event, EventKind, OperationState, in_currency, whole_minute
 from dpcore.ledger.scan import AttemptRow, ChargedRow, CommittedRow, LedgerScan
-from dpcore.ledger.verification.bodies import read_body
-from dpcore.ledger.verification.findings import at_event, at_row, differing, named, require
 from dpcore.ledger.verification.replay import Replay
 from dpcore.ledger.verification.replayed_run import Details
 from dpcore.privacy.accounting import Currency
@@ -163,12 +163,11 @@ class _Check:
         row = next(self._charges, None)
         if row is None or row.charged != event.seq:
             raise at_event(event, "has no row for its operation")
-        step, attempt, amount, fence = (details[key] for key in ("step", "attempt", "amount", "fence"))
         mechanism = canonical(details["mechanism"])
-        told = ChargedRow(event.seq, str(event.run), step, attempt, amount, mechanism, fence)
+        told = ChargedRow(charged=event.seq, run=str(event.run), **{**details, "mechanism": mechanism})
         if row != told:
             raise at_event(event, f"differs from its operation's row in: {differing(row, told)}")
-        self._require_paid(event, amount=amount, mechanism=mechanism)
+        self._require_paid(event, amount=told.amount, mechanism=mechanism)
 
     def _require_paid(self, event: Event, *, amount: int, mechanism: str) -> None:
         currency = self._replay.accounts[event.account].currency
@@ -228,12 +227,13 @@ def _require_link(event: Event, *, seq: int, previous: str) -> None:
 
 
 def _require_tables(scan: LedgerScan, replay: Replay) -> None:
-    """Raise unless the accounts, blocks and allowances are exactly those that the events lead to."""
+    """Raise unless the accounts, blocks, allowances and shares are exactly those that the events lead to."""
     _require_rows("account", scan.all_accounts(), replay.accounts, key=lambda row: row.name)
     _require_rows("block", scan.all_blocks(), replay.blocks(), key=lambda row: (row.account, row.name))
     _require_rows(
         "allowance", scan.all_allowances(), replay.allowances(), key=lambda row: (row.account, row.kind, row.name)
     )
+    _require_rows("share", scan.all_shares(), replay.shares, key=lambda row: (row.run, row.analyst))
 
 
 def _require_rows(

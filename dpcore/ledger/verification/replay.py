@@ -1,4 +1,4 @@
-"""Replay the protocol from the events alone, to derive what every account, block, allowance and run must be.
+"""Replay the protocol from the events alone, to derive what every account, block, allowance, share and run must be.
 
 An event that the protocol would not have allowed at its position is rejected. The order of timestamps is not checked, because a
 clock may be set back. The attempts of a step are checked by `check`, which reads the operations' rows in that order.
@@ -10,6 +10,7 @@ from typing import ClassVar, TypeAlias
 
 from dpcore.errors import UsageError
 from dpcore.ledger.checks import checked_across, checked_budget, require_across_applies
+from dpcore.ledger.findings import at_event, require
 from dpcore.ledger.rows import (
     WHOLE,
     Account,
@@ -21,10 +22,9 @@ from dpcore.ledger.rows import (
     Event,
     EventKind,
     RunState,
+    Share,
 )
-from dpcore.ledger.verification.findings import at_event, require
 from dpcore.ledger.verification.replayed_run import Details, ReplayedRun, reserved
-from dpcore.marginals.measurements import analyst_of
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours
 
@@ -53,17 +53,11 @@ class Replay:
         self._allowances: dict[AllowanceKey, Allowance] = {}
         self._allowed_by: set[tuple[str, str]] = set()
         self._used_by: dict[AllowanceKey, int] = dict.fromkeys(allowed, 0)
-        self._shares: dict[ShareKey, int | None] = {}
-        self._spent_by: dict[ShareKey, int] = {}
+        self.shares: dict[ShareKey, Share] = {}
 
     def follow(self, event: Event, details: Details) -> None:
         """Apply an event. Raise if the protocol does not allow it here."""
         change = self._OF_NO_RUN.get(event.kind)
-        require(
-            event,
-            (event.run is None) == (change is not None),
-            "names a run although it concerns none, or lacks its run",
-        )
         require(event, bool(event.account) and event.run != "", "has an empty account or run")
         known = event.account in self.accounts
         require(
@@ -75,7 +69,7 @@ class Replay:
             change(self, event, details)
         elif event.kind == EventKind.RESERVED:
             self._reserve(event, details)
-        elif event.kind == EventKind.WITHDRAWN:
+        elif event.kind in {EventKind.WITHDRAWN, EventKind.REMOVED}:
             self._withdraw(event)
         else:
             self._change_run(event, details)
@@ -157,18 +151,21 @@ class Replay:
         is_open = run is None or removed or run.run.state is RunState.OPEN
         own = run is None or run.run.account == event.account
         require(event, is_open and own, "shares a run that has ended, or of another account")
-        self._shares[details["run"], details["analyst"]] = None if removed else details["cap"]
+        key = (details["run"], details["analyst"])
+        spent = self.shares[key].spent if key in self.shares else 0
+        require(event, details["cap"] >= spent, "shares less than its analyst has spent")
+        self.shares[key] = Share(**details, spent=spent, last=event.seq)
 
     def _spend_share(self, event: Event, details: Details) -> None:
         """Add a charge to what its analyst has spent. Raise if that is more than the analyst's share."""
-        analyst = analyst_of(details["step"])
-        if analyst is None:
+        if details["analyst"] is None:
             return
-        key = (str(event.run), analyst)
-        self._spent_by[key] = self._spent_by.get(key, 0) + details["amount"]
-        cap = self._shares.get(key)
-        require(event, cap is not None, "is charged for an analyst who has no share")
-        require(event, cap is not None and self._spent_by[key] <= cap, "takes more than its analyst's share has left")
+        key = (str(event.run), details["analyst"])
+        share = self.shares.get(key)
+        if share is None or share.token is None:
+            raise at_event(event, "is charged for an analyst who has no share")
+        require(event, details["amount"] <= share.remaining, "takes more than its analyst's share has left")
+        self.shares[key] = replace(share, spent=share.spent + details["amount"], last=event.seq)
 
     def _adopt(self, event: Event, _: Details) -> None:
         self._open(event)

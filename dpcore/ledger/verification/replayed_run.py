@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
+from dpcore.ledger.findings import require
 from dpcore.ledger.rows import WHOLE, Event, EventKind, Run, RunState
-from dpcore.ledger.verification.findings import require
 
 Details: TypeAlias = Mapping[str, Any]
 """The parsed body of an event."""

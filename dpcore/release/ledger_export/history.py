@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from dpcore.ledger import Event
 from dpcore.ledger.chain import canonical
-from dpcore.ledger.verification.bodies import read_body
-from dpcore.ledger.verification.findings import at_event
+from dpcore.ledger.events import read_body
+from dpcore.ledger.findings import at_event
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 
 ROWS_PER_GROUP = 10_000

@@ -40,10 +40,11 @@ def tell(url: str, manifest: Path) -> None:
         _close(ledger)
 
 
-def measure(ledger: Ledger, lease: Lease, step: str, *, output: bytes | None) -> None:
+def measure(ledger: Ledger, lease: Lease, step: str, *, output: bytes | None, analyst: str | None = None) -> None:
     """Pay for a step, and commit what it gave, unless the worker dies first."""
     currency = ledger.account(ledger.run(lease.run).account).currency
-    operation = ledger.charge(lease, step=step, amount=price(currency), mechanism=NOISE[currency].describe())
+    mechanism = NOISE[currency].describe()
+    operation = ledger.charge(lease, step=step, amount=price(currency), mechanism=mechanism, analyst=analyst)
     if output is not None:
         ledger.commit(operation, output)
 
@@ -101,14 +102,19 @@ def _release_births(ledger: Ledger, manifest: Path) -> None:
 
 
 def _begin_again(ledger: Ledger) -> None:
-    """A run that was given back, taken again, and is in the middle of its work."""
+    """A run that was given back, taken again, and is in the middle of its work. Two analysts share what is left of it."""
     reserve(ledger, "births-2", "births", steps=3)
     ledger.record_data_version(ledger.lease("births-2", holder="night-shift"), "version-0")
     ledger.refund("births-2", lease=Lease("births-2", 1))
     reserve(ledger, "births-0", "births", steps=1)
     ledger.refund("births-0", lease=None)
     reserve(ledger, "births-2", "births", steps=3)
-    measure(ledger, ledger.lease("births-2", holder="day-shift"), "round-1", output=None)
+    lease = ledger.lease("births-2", holder="day-shift")
+    measure(ledger, lease, "round-1", output=None)
+    for analyst, token in (("ada", "a" * 64), ("bob", "b" * 64)):
+        ledger.share("births-2", analyst=analyst, cap=price(Currency.PURE) + len(analyst), token=token)
+    measure(ledger, lease, "question-1", output=None, analyst="ada")
+    ledger.share("births-2", analyst="bob", cap=price(Currency.PURE), token=None)
 
 
 def _teach(ledger: Ledger) -> None:

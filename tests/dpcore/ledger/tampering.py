@@ -21,6 +21,7 @@ KEYS = {
     "allowance": ("account", "kind", "name"),
     "event": ("seq",),
     "run": ("number",),
+    "share": ("run", "analyst"),
     "operation": ("charged",),
 }
 Row = Mapping[str, Any]

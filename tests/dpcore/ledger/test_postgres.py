@@ -15,7 +15,7 @@ from tests.dpcore.ledger.fixtures import CAP, MECHANISM, assert_sound
 from tests.dpcore.ledger.postgres import LEASE, in_children, interrupted, measure, name_of, past_the_rules, run_as_owner
 from tests.postgres import PostgresServer
 
-TABLES = ("account", "block", "allowance", "event", "run", "operation")
+TABLES = ("account", "block", "allowance", "event", "run", "share", "operation")
 EMPTY = [f"DELETE FROM {table}" for table in TABLES]  # noqa: S608  our own names
 EACH = (f"SELECT '{table}', CAST({table} AS text) FROM {table}" for table in TABLES)  # noqa: S608  likewise
 DUMP = f"{' UNION ALL '.join(EACH)} ORDER BY 1, 2"

@@ -15,6 +15,7 @@ from dpcore.privacy.protection import Neighbours
 from tests.dpcore.ledger.fixtures import MECHANISM, opened, opened_by_month
 from tests.postgres import PostgresServer, postgres_folder
 
+TOKEN = "ab" * 32
 REQUEST = {"amount": 100, "claim": "c", "blocks": None, "analyst": None, "purpose": None}
 
 
@@ -44,6 +45,8 @@ def prepared(server: PostgresServer) -> str:
         lease = ledger.lease("open")
         ledger.commit(ledger.charge(lease, step="done", amount=10, mechanism=MECHANISM), b"noisy")
         ledger.charge(lease, step="begun", amount=10, mechanism=MECHANISM)
+        for analyst in ("ana", "bob"):
+            ledger.share("open", analyst=analyst, cap=30, token=TOKEN)
         ledger.reserve("settled", account="clinic", amount=100, claim="c")
         ledger.settle("settled", release=None, lease=ledger.lease("settled"))
         verify(ledger, price=lambda _mechanism, _currency: 0, heads={})
@@ -66,13 +69,26 @@ class Forger:
         if not self.connection.execute(statement, values).rowcount:
             raise ValueError(f"changes nothing: {statement}")
 
-    def tell(self, kind: str, run: str | None, *, account: str = "clinic", skip: int = 0, **body: object) -> int:
+    def tell(
+        self,
+        kind: str,
+        run: str | None,
+        *,
+        account: str = "clinic",
+        skip: int = 0,
+        text: str | None = None,
+        hashed: object = None,
+        **body: object,
+    ) -> int:
+        """Append an event with this body, or with this text, and return its number. Its hash may be that of another body."""
         seq, previous = self.connection.execute(
             "SELECT seq, hash FROM dpflow.event ORDER BY seq DESC LIMIT 1"
         ).fetchone()
-        content = {"at": "2026-11-15T00:00:00+00:00", "account": account, "run": run, "body": canonical(body)}
-        event = link(previous, seq=seq + 1 + skip, kind=kind, **content)
-        self.do("INSERT INTO dpflow.event VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", *vars(event).values())
+        told = text or canonical(body)
+        content = {"at": "2026-11-15T00:00:00+00:00", "account": account, "run": run}
+        event = link(previous, seq=seq + 1 + skip, kind=kind, body=canonical(hashed) if hashed else told, **content)
+        values = vars(event) | {"body": told}
+        self.do("INSERT INTO dpflow.event VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", *values.values())
         return event.seq
 
     def reserve(
@@ -99,9 +115,24 @@ class Forger:
         self.do("INSERT INTO dpflow.run (number, id, account, reserved, analyst, purpose, first, last, spent, state, claim,"
                 " opened_at, fence, lease_seconds) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 0, 'open', 'c', '', 0, 0)", *row)  # fmt: skip
 
-    def end(self, run: str, kind: str, *, account: str = "clinic", **body: object) -> None:
-        seq = self.tell(kind, run, account=account, release=None, manifest=None, manifest_sha256=None, **body)
-        self.do("UPDATE dpflow.run SET state = %s, last = %s WHERE id = %s", kind, seq, run)
+    def end(self, run: str, kind: str, *, account: str = "clinic", state: str | None = None, **body: object) -> None:
+        if kind == "settled":
+            body |= {"release": None, "manifest": None, "manifest_sha256": None}
+        seq = self.tell(kind, run, account=account, **body)
+        self.do("UPDATE dpflow.run SET state = %s, last = %s WHERE id = %s", state or kind, seq, run)
+
+    def charge(self, analyst: str | None = None, *, amount: int = 20, spent: int | None = None) -> int:
+        """Tell of a charge, change the run by `spent`, which is the amount unless told otherwise, and add the operation."""
+        body = {"step": "s", "attempt": 1, "amount": amount, "mechanism": MECHANISM, "fence": 1, "analyst": analyst}
+        seq = self.tell("charged", "open", **body)
+        price = amount if spent is None else spent
+        self.do("UPDATE dpflow.run SET spent = spent + %s, last = %s WHERE id = 'open'", price, seq)
+        self.do("INSERT INTO dpflow.operation (run, step, attempt, state, amount, mechanism, fence, analyst, charged)"
+                " VALUES ('open', 's', 1, 'charged', %s, %s, 1, %s, %s)", amount, canonical(MECHANISM), analyst, seq)  # fmt: skip
+        return seq
+
+    def spend(self, analyst: str, amount: int, *, last: int) -> None:
+        self.do("UPDATE dpflow.share SET spent = spent + %s, last = %s WHERE analyst = %s", amount, last, analyst)
 
 
 Forgery = Callable[[Forger], object]
@@ -141,14 +172,14 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
         "give back what is left, and keep it",
         ("run_follows_chain", "block_follows_chain"),
         lambda by: (
-            by.end("open", "open", spent=20, returned=80),
+            by.end("open", "settled", state="open", spent=20, returned=80),
             by.do("UPDATE dpflow.block SET used = used - 80 WHERE account = 'clinic'"),
         ),
     ),
     (
-        "change a run by an event of no known kind",
-        ("run_follows_chain",),
-        lambda by: by.end("open", "open", spent=20, returned=80),
+        "tell of a kind of event that there is not",
+        ("event_in_order", "event_has_effect"),
+        lambda by: by.tell("foo", "open", spent=20, returned=80),
     ),
     (
         "settle what was settled",
@@ -180,7 +211,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     (
         "reserve for a block of one and pay for none",
         ("run_follows_chain",),
-        lambda by: by.reserve("new", account="visits", blocks=[], analyst="ana"),
+        lambda by: by.reserve("new", account="visits", blocks=None, analyst="ana"),
     ),
     (
         "pay once where a step touches two blocks",
@@ -249,12 +280,12 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     ("reserve in a closed account", ("run_follows_chain",), lambda by: by.reserve("new", account="closed", paid=100)),
     (
         "reserve less than nothing",
-        ("run_follows_chain",),
+        ("event_in_order", "run_follows_chain"),
         lambda by: by.reserve("new", paid=-100, amount=-100),
     ),
     (
         "reserve less than nothing for no run",
-        ("event_has_effect",),
+        ("event_in_order", "event_has_effect"),
         lambda by: (
             by.tell("reserved", "new", **(REQUEST | {"amount": -100})),
             by.do("UPDATE dpflow.block SET used = used - 100 WHERE account = 'clinic'"),
@@ -288,10 +319,64 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     (
         "spend less than was charged",
         ("run_follows_chain",),
-        lambda by: (
-            seq := by.tell("charged", "open", step="s", attempt=1, amount=20, mechanism=MECHANISM, fence=1),
-            by.do("UPDATE dpflow.run SET spent = spent + 1, last = %s WHERE id = 'open'", seq),
+        lambda by: by.charge(spent=1),
+    ),
+    (
+        "tell of a charge that is not made",
+        ("event_has_effect",),
+        lambda by: by.tell(
+            "charged", "open", step="s", attempt=1, amount=1, mechanism=MECHANISM, fence=1, analyst=None
         ),
+    ),
+    ("charge an analyst whose share pays nothing", ("event_has_effect",), lambda by: by.charge("ana")),
+    (
+        "charge one analyst and let another pay",
+        ("share_follows_chain", "event_has_effect"),
+        lambda by: by.spend("bob", 20, last=by.charge("ana")),
+    ),
+    (
+        "let a share pay less than was charged",
+        ("share_follows_chain",),
+        lambda by: by.spend("ana", 1, last=by.charge("ana")),
+    ),
+    (
+        "let a share pay less than nothing",
+        ("share_follows_chain",),
+        lambda by: (
+            by.spend("ana", 20, last=by.charge("ana")),
+            by.do("UPDATE dpflow.share SET spent = 0 WHERE analyst = 'ana'"),
+        ),
+    ),
+    (
+        "raise a share without an event",
+        ("share_follows_chain",),
+        lambda by: by.do("UPDATE dpflow.share SET cap = 99 WHERE analyst = 'ana'"),
+    ),
+    (
+        "give oneself a share without an event",
+        ("share_follows_chain",),
+        lambda by: by.do("INSERT INTO dpflow.share VALUES ('open', 'eve', 99, %s, 0, 1)", TOKEN),
+    ),
+    ("delete a share", ("share_kept",), lambda by: by.do("DELETE FROM dpflow.share")),
+    (
+        "tell of a withdrawal of what was not released",
+        ("event_has_effect",),
+        lambda by: by.tell("withdrawn", "settled", release="r", reason="r"),
+    ),
+    (
+        "tell something else than was hashed",
+        ("event_in_order",),
+        lambda by: by.tell("blocks-opened", None, account="visits", hashed={"blocks": ["b"]}, blocks=["a"]),
+    ),
+    (
+        "tell something that is no JSON",
+        ("event_in_order", "event_has_effect"),
+        lambda by: by.tell("data-version", "open", text='{"version":'),
+    ),
+    (
+        "tell something in another form",
+        ("event_in_order",),
+        lambda by: by.tell("blocks-opened", None, account="visits", text='{"blocks": ["b"]}'),
     ),
     (
         "change what an operation has cost",

@@ -7,8 +7,8 @@ import pytest
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import EventKind
 from dpcore.ledger.chain import GENESIS, canonical, link
+from dpcore.ledger.events import read_body
 from dpcore.ledger.rows import Event
-from dpcore.ledger.verification.bodies import read_body
 from dpcore.ledger.verification.replay import Replay
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 
@@ -48,7 +48,7 @@ VERSION: Told = ("data-version", "run", {"version": "one"})
 CHARGED: Told = (
     "charged",
     "run",
-    {"step": "one", "attempt": 1, "amount": 40, "mechanism": {"name": "noise"}, "fence": 1},
+    {"step": "one", "attempt": 1, "amount": 40, "mechanism": {"name": "noise"}, "fence": 1, "analyst": None},
 )
 COMMITTED: Told = ("committed", "run", {"step": "one", "attempt": 1, "sha256": "ab" * 32, "size": 3})
 SETTLED: Told = (
@@ -58,7 +58,8 @@ SETTLED: Told = (
 )
 REFUNDED: Told = ("refunded", "run", {"returned": 60})
 REFUNDED_50: Told = ("refunded", "run", {"returned": 50})
-WITHDRAWN: Told = ("withdrawn", "run", {"release": "release", "reason": "wrong codes", "keep": None})
+WITHDRAWN: Told = ("withdrawn", "run", {"release": "release", "reason": "wrong codes"})
+REMOVED: Told = ("removed", "run", WITHDRAWN[2] | {"keep": 1})
 REPUBLISHED: Told = (
     "republished",
     None,
@@ -66,7 +67,7 @@ REPUBLISHED: Told = (
 )
 ALLOWED: Told = ("allowed", None, {"kind": "analyst", "name": "ada", "cap": 70, "epsilon": 0.5, "reason": "course"})
 SHARED: Told = ("shared", None, {"run": "run", "analyst": "ada", "cap": 40, "token": "ab" * 32})
-ASKED: Told = ("charged", "run", CHARGED[2] | {"step": "ask/9f86/1@ada"})
+ASKED: Told = ("charged", "run", CHARGED[2] | {"analyst": "ada"})
 
 
 def says(told: Told, **changes: Any) -> Told:
@@ -96,7 +97,7 @@ def follow(*told: Told) -> Replay:
     [
         ((OPENED, RESERVED, LEASED, VERSION, CHARGED, COMMITTED, SETTLED), 40),
         ((OPENED, RESERVED, LEASED, CHARGED, SETTLED, REPUBLISHED, CLOSED, REPUBLISHED), 40),
-        ((OPENED, RESERVED, LEASED, CHARGED, SETTLED, CLOSED, WITHDRAWN), 40),
+        ((OPENED, RESERVED, LEASED, CHARGED, SETTLED, CLOSED, REMOVED, WITHDRAWN), 40),
         ((OPENED, RESERVED, LEASED, CHARGED), 60),
         ((OPENED, RESERVED, LEASED, SHARED, ASKED, says(SHARED, token=None), SETTLED), 40),
         ((OPENED, RESERVED, LEASED, REFUNDED, RESERVED, says(LEASED, fence=2), says(CHARGED, fence=2)), 60),
@@ -198,7 +199,10 @@ def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
         ((OPENED, RESERVED, LEASED, SHARED, says(SHARED, token=None), ASKED), "is charged for an analyst who has no"),
         ((OPENED, RESERVED, REFUNDED, SHARED), "shares a run that has ended"),
         ((OPENED, RESERVED, says(SHARED, token=None, cap=0)), "with an invalid cap"),
-        ((OPENED, says(WITHDRAWN, keep=0)), "with an invalid keep"),
+        ((OPENED, says(REMOVED, keep=0)), "with an invalid keep"),
+        ((OPENED, RESERVED, REMOVED), "withdraws the release of a run that was not settled"),
+        ((OPENED, RESERVED, LEASED, SHARED, ASKED, says(SHARED, cap=39)), "shares less than its analyst has spent"),
+        ((OPENED, RESERVED, says(SHARED, run="run")), "names a run although it concerns none"),
         ((OPENED, LEASED), "is of a run that is not reserved"),
         ((OPENED, RESERVED, says(LEASED, fence=2)), "does not have the next fence"),
         ((OPENED, RESERVED, LEASED, LEASED), "does not have the next fence"),

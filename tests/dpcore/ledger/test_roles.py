@@ -20,7 +20,7 @@ from tests.dpcore.ledger.fixtures import MECHANISM, opened, opened_by_month
 from tests.postgres import PostgresServer, postgres_folder
 
 SCRIPT = Path(__file__).parents[3] / "deployments" / "postgres-roles.sql"
-TABLES = ("version", "account", "block", "allowance", "event", "run", "operation")
+TABLES = ("version", "account", "block", "allowance", "event", "run", "share", "operation")
 MEMBERS = {"maria": "dpflow_steward", "nightly": "dpflow_runner", "auditor": "dpflow_reader", "stranger": None}
 AsRole = Callable[[str, str], str]
 NOT_SO = "denies this to the current role"
