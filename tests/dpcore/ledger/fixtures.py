@@ -13,6 +13,49 @@ CAP = 1_000
 """What `opened` gives an account unless told otherwise."""
 MECHANISM = {"name": "discrete-gaussian", "sensitivity": {"l2_squared": 2}, "sigma": 12.5, "cells": ["age", "sex"]}
 
+SHA256 = "ab" * 32
+BODIES: dict[EventKind, dict[str, Any]] = {
+    EventKind.ACCOUNT_OPENED: {
+        "currency": "zcdp",
+        "cap": 1,
+        "epsilon": 1.0,
+        "delta": 1e-09,
+        "unit": "row",
+        "neighbours": "add-remove",
+        "description": "",
+        "blocks_by": None,
+        "across": None,
+        "across_epsilon": None,
+    },
+    EventKind.CAP_RAISED: {"cap": 2, "epsilon": 1e16, "reason": "r"},
+    EventKind.ACROSS_RAISED: {"across": 2, "across_epsilon": 2.0, "reason": "r"},
+    EventKind.ACCOUNT_CLOSED: {"reason": "r"},
+    EventKind.ALLOWED: {"kind": "analyst", "name": "ana", "cap": 1, "epsilon": 0.5, "reason": "r"},
+    EventKind.SHARED: {"run": "open", "analyst": "ana", "cap": 1, "token": SHA256},
+    EventKind.ADOPTED: {"folder": "/releases", "owner": None, "reason": "r"},
+    EventKind.RESTORED: {"seq": 999, "hash": SHA256, "reason": "r"},
+    EventKind.WITHDRAWN: {"release": "r", "reason": "r"},
+    EventKind.REMOVED: {"release": "r", "reason": "retention", "keep": 1},
+    EventKind.BLOCKS_OPENED: {"blocks": ["a", "b"]},
+    EventKind.BLOCKS_SEALED: {"blocks": ["a"]},
+    EventKind.REPUBLISHED: {"run": "open", "release": "r", "manifest": "m", "manifest_sha256": SHA256},
+    EventKind.RESERVED: {"amount": 1, "claim": "c", "blocks": None, "analyst": None, "purpose": None},
+    EventKind.LEASED: {"fence": 1, "holder": "h", "seconds": 1},
+    EventKind.DATA_VERSION: {"version": "v"},
+    EventKind.CHARGED: {
+        "step": "s",
+        "attempt": 1,
+        "amount": 1,
+        "mechanism": MECHANISM,
+        "fence": 1,
+        "analyst": None,
+    },
+    EventKind.COMMITTED: {"step": "s", "attempt": 1, "sha256": SHA256, "size": 0},
+    EventKind.SETTLED: {"spent": 0, "returned": 1, "release": None, "manifest": None, "manifest_sha256": None},
+    EventKind.REFUNDED: {"returned": 1},
+}
+"""A body of each kind of event."""
+
 
 def opened(ledger: Ledger, name: str = "clinic", **changes: Any) -> Account:
     """Open an account of pure epsilon, with a small cap, except for what is changed."""

@@ -1,8 +1,9 @@
 """Who may do what in PostgreSQL: the steward, the runner and the reader, through the ledger and past it."""
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from dpcore.errors import LedgerDamaged, LedgerError, UsageError
-from dpcore.ledger import AllowanceKind, Ledger, open_ledger
+from dpcore.errors import BudgetRefused, LedgerDamaged, LedgerError, UsageError
+from dpcore.ledger import AllowanceKind, EventKind, Ledger, loss_accepted, open_ledger
+from dpcore.ledger.chain import canonical, link
+from dpcore.ledger.events import EVENTS, Writer
 from dpcore.ledger.heads import SeenHead
+from dpcore.ledger.postgres.triggers import RULES
 from dpcore.ledger.verification import Verified, verify
-from tests.dpcore.ledger.fixtures import MECHANISM, opened, opened_by_month
+from tests.dpcore.ledger.fixtures import BODIES, MECHANISM, SHA256, opened, opened_by_month
 from tests.postgres import PostgresServer, postgres_folder
 
 SCRIPT = Path(__file__).parents[3] / "deployments" / "postgres-roles.sql"
@@ -73,6 +77,7 @@ def fill(ledger: Ledger) -> None:
     lease = ledger.lease("open")
     ledger.commit(ledger.charge(lease, step="done", amount=10, mechanism=MECHANISM), b"noisy")
     ledger.charge(lease, step="begun", amount=10, mechanism=MECHANISM)
+    ledger.share("open", analyst="ana", cap=30, token=SHA256)
     ledger.reserve("idle", account="clinic", amount=100, claim="c")
     ledger.reserve("settled", account="clinic", amount=100, claim="c")
     ledger.settle("settled", release=None, lease=None)
@@ -137,6 +142,7 @@ STEWARDSHIP: dict[str, Callable[[Ledger], object]] = {
     "raise a cap across blocks": lambda ledger: ledger.raise_across("visits", cap=9_000, epsilon=9.0, reason="r"),
     "adopt": lambda ledger: ledger.adopt("clinic", folder="/releases/clinic", owner=None, reason="r"),
     "accept a loss": accept_loss,
+    "share": lambda ledger: ledger.share("open", analyst="ana", cap=40, token=SHA256),
     "close an account": lambda ledger: ledger.close_account("clinic", reason="r"),
 }
 RUNNING: dict[str, Callable[[Ledger], object]] = {
@@ -266,6 +272,9 @@ FORBIDDEN = (
     "UPDATE dpflow.event SET body = '{}'",
     "UPDATE dpflow.run SET reserved = reserved + 1",
     "UPDATE dpflow.run SET claim = 'another', analyst = 'bob'",
+    "UPDATE dpflow.share SET cap = cap + 1",
+    "UPDATE dpflow.share SET token = NULL",
+    "INSERT INTO dpflow.share VALUES ('open', 'eve', 5, NULL, 0, 1)",
     "UPDATE dpflow.operation SET amount = 1",
     "UPDATE dpflow.operation SET mechanism = '{}'",
     "UPDATE dpflow.version SET number = 1",
@@ -298,6 +307,7 @@ READERS = (
     "UPDATE dpflow.account SET across_used = across_used",
     "UPDATE dpflow.allowance SET used = used",
     "UPDATE dpflow.run SET spent = spent",
+    "UPDATE dpflow.share SET spent = spent",
     "UPDATE dpflow.operation SET output = output",
     "INSERT INTO dpflow.block VALUES ('visits', 'b', 'open', 1000, 0)",
     "INSERT INTO dpflow.event SELECT seq + 999, '', 'settled', 'clinic', 'idle', '{}', hash, hash FROM dpflow.event LIMIT 1",
@@ -324,20 +334,157 @@ def test_nothing_is_wrong_with_them_but_who_sends_them(prepared: str, statement:
         connection.rollback()
 
 
-@pytest.mark.parametrize("kind", ["account-opened", "cap-raised", "across-raised", "account-closed", "allowed"])
-def test_a_runner_does_not_record_what_is_the_stewards(prepared: str, kind: str, as_role: AsRole) -> None:
-    forged = (
-        "INSERT INTO dpflow.event SELECT seq + 1, '', %s, 'clinic', NULL, '{}', hash, hash "
-        "FROM dpflow.event ORDER BY seq DESC LIMIT 1"
+RUNNERS = {
+    "blocks-opened", "blocks-sealed", "reserved", "leased", "data-version", "charged", "committed", "settled", "refunded",
+    "republished", "removed",
+}  # fmt: skip
+NO_RUN = {
+    "account-opened", "cap-raised", "across-raised", "account-closed", "allowed", "shared", "adopted", "restored",
+    "blocks-opened", "blocks-sealed", "republished",
+}  # fmt: skip
+Recorded = set[tuple[str, str, bool]]
+"""Who can record which kind of event, with a run or without."""
+
+
+def insert(connection: psycopg.Connection[Any], **changes: Any) -> None:
+    """Append an event past the protocol. Its hash is right, unless it is changed too."""
+    found = connection.execute("SELECT seq, hash FROM dpflow.event ORDER BY seq DESC LIMIT 1").fetchone()
+    seq, previous = found or (0, "0" * 64)
+    told = {"at": "2026-11-15T00:00:00.000000+00:00", "kind": "foo", "account": "clinic", "run": "open", "body": "{}"}
+    event = vars(link(previous, seq=seq + 1, **{key: changes.get(key, value) for key, value in told.items()}))
+    connection.execute(
+        "INSERT INTO dpflow.event VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", [*(event | changes).values()]
     )
+
+
+def recorded(url: str, as_role: AsRole) -> Recorded:
+    """Try to record every kind of event as everybody. Nothing stays."""
+    done = set()
+    for who in MEMBERS:
+        with closing(psycopg.connect(as_role(url, who))) as connection:
+            for (kind, body), run in product(BODIES.items(), (None, "open")):
+                with suppress(psycopg.Error), connection.transaction(force_rollback=True):
+                    insert(connection, kind=kind, run=run, body=canonical(body))
+                    done.add((who, str(kind), run is not None))
+    return done
+
+
+def expected() -> Recorded:
+    who = [("maria", EVENTS), ("nightly", RUNNERS)]
+    return {(name, str(kind), kind not in NO_RUN) for name, kinds in who for kind in kinds}
+
+
+def test_everybody_records_exactly_what_the_table_of_events_allows(prepared: str, as_role: AsRole) -> None:
+    assert {kind for kind, rule in EVENTS.items() if rule.writer is Writer.RUNNER} == RUNNERS
+    assert {kind for kind, rule in EVENTS.items() if not rule.of_run} == NO_RUN
+    assert BODIES.keys() == EVENTS.keys() == set(EventKind)
+    assert recorded(prepared, as_role) == expected()
+
+
+FORMER = "NEW.run IS NULL AND NEW.kind NOT IN ('blocks-opened', 'blocks-sealed', 'republished')"
+"""By which a steward's event was known: it names no run."""
+
+
+def with_former_rule(url: str) -> None:
+    """Plant the former trigger, which asked for the steward only if an event named no run, and looked at neither form nor hash."""
+    chain = re.search(r"CREATE FUNCTION extend_chain.*?\$\$;", RULES, flags=re.DOTALL)
+    assert chain is not None
+    changed = re.sub(r"IF \(NEW.kind IN .*?\) IS NOT TRUE AND", f"IF {FORMER} AND", chain[0])
+    changed = re.sub(r"    IF \(NEW.body ~ form.*?END IF;\n", "", changed, flags=re.DOTALL)
+    changed = re.sub(r"    IF NEW.hash <>.*?END IF;\n", "", changed, flags=re.DOTALL)
+    with psycopg.connect(url, options="-c search_path=dpflow") as connection:
+        connection.execute(changed.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"))
+
+
+def test_the_former_rule_would_be_caught(url: str, as_role: AsRole) -> None:
+    with_former_rule(url)
+    let_through = recorded(url, as_role) - expected()
+    assert {("nightly", kind, True) for kind in set(EVENTS) - RUNNERS} <= let_through
+
+
+ATTACKS: dict[str, dict[str, Any]] = {
+    "raise a share": {"kind": "shared", "run": "x", "body": canonical(BODIES[EventKind.SHARED])},
+    "accept a loss": {"kind": "restored", "run": "x", "body": canonical(BODIES[EventKind.RESTORED])},
+    "tell of a kind that there is not": {"kind": "foo", "run": "x"},
+    "tell something that is no JSON": {"kind": "data-version", "body": "no JSON"},
+    "tell something that only begins like JSON": {"kind": "data-version", "body": '{"version":"v"} and more'},
+    "tell something in another order": {"kind": "leased", "body": '{"seconds":1,"holder":"h","fence":1}'},
+    "tell something twice": {"kind": "data-version", "body": '{"version":"v","version":"w"}'},
+    "tell of a mechanism that is no JSON": {
+        "kind": "charged",
+        "body": '{"amount":1,"analyst":null,"attempt":1,"fence":1,"mechanism":{"a":},"step":"s"}',
+    },
+    "tell the wrong hash": {"kind": "data-version", "body": '{"version":"v"}', "hash": "0" * 64},
+    "tell no time": {"kind": "data-version", "body": '{"version":"v"}', "at": "2026-11-15"},
+    "tell of no account": {"kind": "data-version", "body": '{"version":"v"}', "account": ""},
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_runner_cannot(prepared: str, attack: str, as_role: AsRole) -> None:
     with (
         closing(psycopg.connect(as_role(prepared, "nightly"))) as connection,
-        pytest.raises(psycopg.errors.InsufficientPrivilege, match="for a steward to record"),
+        unchanged(prepared),
+        pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.RaiseException, psycopg.errors.DataError)),
     ):
-        connection.execute(forged, [kind])
-    with closing(psycopg.connect(as_role(prepared, "maria"))) as connection:
-        connection.execute(forged, [kind])
+        insert(connection, **ATTACKS[attack])
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_with_the_former_rule_a_runner_could(former: str, attack: str, as_role: AsRole) -> None:
+    with closing(psycopg.connect(as_role(former, "nightly"))) as connection:
+        insert(connection, **ATTACKS[attack])
         connection.rollback()
+
+
+@pytest.fixture(scope="module")
+def former(server: PostgresServer, prepared: str) -> str:
+    url = server.new_database(template=prepared)
+    with_former_rule(url)
+    return url
+
+
+def test_what_a_runner_recorded_for_a_steward_counts_for_nobody(former: str, as_role: AsRole) -> None:
+    with psycopg.connect(former) as connection:
+        connection.execute("ALTER TABLE dpflow.event DISABLE TRIGGER event_has_effect")
+    with psycopg.connect(as_role(former, "nightly")) as connection:
+        for attack in ("raise a share", "accept a loss"):
+            insert(connection, **ATTACKS[attack])
+    with open_ledger(as_role(former, "nightly")) as ledger:
+        assert ledger.shares("open")["ana"].cap == 30
+        with pytest.raises(LedgerDamaged, match="names a run although it concerns none"), ledger.reading() as rows:
+            loss_accepted(rows, seq=999, digest=SHA256)
+        with pytest.raises(LedgerDamaged, match="names a run although it concerns none"):
+            whole(ledger)
+
+
+@pytest.mark.parametrize("name", ["Z\u00fcrich", "\u65e5\u672c", "\U0001f512\U0010fffd", 'a "b" \\ c', "\x7f\x01\n"])
+def test_any_name_has_the_hash_that_the_database_computes(prepared: str, name: str, as_role: AsRole) -> None:
+    with closing(psycopg.connect(as_role(prepared, "maria"))) as connection:
+        insert(connection, kind="account-closed", account=name, run=None, body=canonical({"reason": name}))
+        connection.rollback()
+
+
+def test_a_runner_charges_an_analyst_within_the_share(url: str, as_role: AsRole) -> None:
+    with open_ledger(as_role(url, "nightly")) as ledger:
+        lease = ledger.lease("open")
+        ledger.charge(lease, step="q", amount=20, mechanism=MECHANISM, analyst="ana")
+        with pytest.raises(BudgetRefused, match="the share of analyst 'ana'"):
+            ledger.charge(lease, step="r", amount=11, mechanism=MECHANISM, analyst="ana")
+        assert ledger.shares("open")["ana"].remaining == 10
+        whole(ledger)
+
+
+def test_a_runner_removes_by_retention_and_a_steward_withdraws(url: str, as_role: AsRole) -> None:
+    with open_ledger(as_role(url, "nightly")) as ledger:
+        ledger.settle("idle", release="r", lease=None, manifest="m", manifest_sha256=SHA256)
+        with unchanged(url), pytest.raises(LedgerError, match=NOT_SO):
+            ledger.withdraw("idle", reason="wrong codes")
+        ledger.withdraw("idle", reason="retention", keep=1)
+    with open_ledger(as_role(url, "maria")) as ledger:
+        withdrawn = ledger.withdraw("idle", reason="wrong codes")
+        assert ledger.withdrawals("clinic") == {"idle": withdrawn}
+        whole(ledger)
 
 
 def test_a_reader_does_not_keep_a_runner_waiting(url: str, as_role: AsRole) -> None:

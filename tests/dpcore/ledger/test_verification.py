@@ -168,7 +168,7 @@ class TestPrices:
             asked.append((mechanism["name"], currency))
             return 1
 
-        assert checked(books.url, price=noted).operations == 9
+        assert checked(books.url, price=noted).operations == 10
         assert len(asked) == len(set(asked)) == 3
 
 
