@@ -28,7 +28,8 @@ from dpcore.marginals.workload import Workload
 from dpcore.release.draft import Draft, Judgement, SyntheticRows
 from dpcore.release.integrity import one_line
 from dpcore.release.publishing import Published, write_folder
-from dpcore.release.summed_statement import SummedStatement, state_sum
+from dpcore.release.statement import Statement
+from dpcore.release.summed_statement import state_sum
 from dpcore.spec import Declaration
 from dpcore.spec.release import ReleaseSpec
 from dpcore.universe import Categorical
@@ -94,9 +95,7 @@ def _chosen(series: Series, where: str | None) -> Choice:
     return choice
 
 
-def _draft(
-    releases: Sequence[Release], total: Release, statement: SummedStatement, *, name: str, choice: Choice
-) -> Draft:
+def _draft(releases: Sequence[Release], total: Release, statement: Statement, *, name: str, choice: Choice) -> Draft:
     manifest, known = releases[-1].manifest, total.known
     if known is None:
         raise TypeError("a sum without replicates")

@@ -39,10 +39,8 @@ def runs_text(each: AccountOverview, *, most: int | None) -> str:
     if left_out := len(each.runs) - len(shown):
         written.append(f"{left_out:,} earlier runs are not shown; --all shows them")
     written.append(f"promise: the epsilon of the run's reservation{_at_delta(account)}")
-    if any(item.earlier for item in shown):
-        written.append("a release of a session promises the epsilon of all reservations that it was made from")
-    if any(item.given for item in shown):
-        written.append("a release that starts from an earlier one promises what it adds to that one")
+    if any(len(item.made_from) > 1 for item in shown):
+        written.append("a run that goes on from others promises the epsilon of all their reservations and its own")
     return "\n".join(written)
 
 
@@ -63,7 +61,7 @@ def run_data(account: Account, item: RunOverview) -> dict[str, Any]:
         "holder": run.holder,
         "worker": _worker(item),
         "release": run.release,
-        "given": [asdict(each) for each in item.given],
+        "made_from": [part.run for part in item.made_from],
     }
 
 
@@ -80,7 +78,8 @@ def _more(account: Account, item: RunOverview) -> Iterator[str]:
     if account.blocks_by is not None:
         first, *others = item.blocks
         parts.append(f"block {first}" if not others else f"{len(item.blocks):,} blocks, {first} to {others[-1]}")
-    parts += [f"starts from {each.release}" for each in item.given]
+    if len(item.made_from) > 1:
+        parts.append(f"made from {len(item.made_from):,} runs, since {item.made_from[0].run}")
     if parts:
         yield ", ".join(parts)
     if run.state is RunState.OPEN and Claim.read(run.claim) is not None:

@@ -62,7 +62,7 @@ def _data(each: Listed) -> dict[str, Any]:
         "unit": privacy.get("unit"),
         "neighbours": privacy.get("neighbours"),
         "blocks": blocks.get("names"),
-        "given": [each["release"] for each in privacy.get("given") or ()],
+        "made_from": [part["run"] for part in privacy.get("made_from") or ()],
         "version": version.get("number"),
         "changes": version.get("changes") or [],
         "withdrawn": notice and {"at": notice.withdrawn_at, "reason": notice.reason, "keep": notice.keep},

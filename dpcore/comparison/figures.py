@@ -25,8 +25,9 @@ from dpcore.marginals.workload import Axes
 from dpcore.mechanisms.pricing import number_noise
 from dpcore.places import places_of_spec, using
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, budget_of
-from dpcore.release import check_writable, state, state_blocks
+from dpcore.release import check_writable, state, state_blocks, stated_parts
 from dpcore.release.atomic_files import replacing
+from dpcore.reporting.lineage import figures_claim, ledger_parts
 from dpcore.runs.paying import in_epsilon, paying_account
 from dpcore.runs.reading import Reading, Table
 from dpcore.spec import Declaration
@@ -148,7 +149,7 @@ def _reserve(ledger: Ledger, made: Made, asked: Declaration, *, account: Account
             run_id,
             account=account.name,
             amount=amount,
-            claim=f"figures of release {made.run.release}",
+            claim=figures_claim(str(made.run.release)),
             blocks=made.blocks,
             analyst=asked.spec.analyst,
             purpose=asked.spec.purpose,
@@ -244,8 +245,12 @@ def _publish(  # noqa: PLR0913  what was bought, from whom, and where it goes
         run=run,
         ledger=ledger.identity(),
         head=ledger.head(),
-        draws=len(figures),
-        given=(),
+        made_from=stated_parts(
+            ledger_parts(ledger, run),
+            asked,
+            draws={run.id: len(figures)},
+            earlier=made.release.manifest["privacy"]["made_from"],
+        ),
         blocks=state_blocks(ledger, made.granted, run=run),
     )
     promise = f"{statement.said_of('These figures are')} {statement.sampling_of('Their')}"

@@ -11,7 +11,7 @@ from dpcore.errors import UsageError
 from dpcore.ledger import Ledger, Run
 from dpcore.object_store import ObjectPath
 from dpcore.release.integrity import MANIFEST, one_line
-from dpcore.reporting.promises import made_from as earlier_runs
+from dpcore.reporting.lineage import published_by
 from dpcore.spec import Declaration, load_spec
 from dpcore.spec.load import declare
 from dpcore.spec.release import ReleaseSpec
@@ -71,7 +71,8 @@ def made_from(release: Release, spec: Path, *, ledger: Ledger, with_table: bool)
     declared = load_spec(spec, with_table=with_table)
     run = _recorded_run(release, ledger)
     granted = _as_run(release, declared)
-    reader = next(map(ledger.run, earlier_runs(run.claim)), run)
+    published = published_by(run.claim)
+    reader = ledger.run(published[0]) if published else run
     blocks = None if granted.calendar is None else ledger.blocks_of(reader.id)
     return Made(
         release,

@@ -7,7 +7,7 @@ from dpcore.release.integrity import MANIFEST
 from dpcore.release.ownership import adopt_folder, check_owner, claim_folder
 from dpcore.release.publishing import Published, check_writable
 from dpcore.release.retention import retain_declared
-from dpcore.release.statement import ChosenLimit, Statement, state
+from dpcore.release.statement import ChosenLimit, Statement, state, stated_parts
 from dpcore.release.targets import publish, published_before
 from dpcore.release.versions import release_before
 from dpcore.release.withdrawal import live_numbers, require_rewritable
@@ -36,4 +36,5 @@ __all__ = [
     "retain_declared",
     "state",
     "state_blocks",
+    "stated_parts",
 ]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dpcore.descent import Finding
-from dpcore.release.statement import Statement
+from dpcore.release.statement import StatedPart, Statement
 from dpcore.release.versions import Version
 from dpcore.reporting.outcome import Round
 from dpcore.universe.dependencies import LearnedFunction
@@ -127,8 +127,9 @@ def manifest_schema() -> dict[str, Any]:
     schema = Manifest.model_json_schema(mode="serialization")
     for name, part in schema["$defs"].items():
         about, _, attributes = part.get("description", "").partition("\n\nAttributes:\n")
-        if name == StatedPrivacy.__name__:
-            attributes += "\n" + inspect.getdoc(Statement).partition("Attributes:\n")[2]  # type: ignore[union-attr]
+        for narrower in (StatedPrivacy, StatedPart):
+            if name == narrower.__name__:
+                attributes += "\n" + inspect.getdoc(narrower.__base__).partition("Attributes:\n")[2]  # type: ignore[union-attr]
         part["description"] = about
         for key, text in _ATTRIBUTE.findall(attributes):
             part["properties"][key]["description"] = " ".join(text.split())

@@ -112,7 +112,7 @@ def _loss(statement: Statement) -> dict[str, Any]:
         "privacy_unit": unit,
         "privacy_unit_description": f"Neighbouring tables differ by {statement.difference}.",
         "privacy_parameters": {"epsilon": statement.epsilon, "delta": delta},
-        "privacy_parameters_description": f"{statement.sentence} {statement.sampling} {'' if statement.given else 'This is the promise of this release alone.'}".rstrip(),
+        "privacy_parameters_description": f"{statement.sentence} {statement.sampling} This is the promise of this release alone.",
     }
 
 
@@ -134,7 +134,7 @@ def _model(draft: Draft) -> dict[str, Any]:
 def _accounting(statement: Statement) -> dict[str, Any]:
     return {
         "post_processing": _POST_PROCESSING,
-        "composition": f"The prices of all steps add up, by {statement.accounting}. The budget is reserved before the table is read, and the promise is that of the whole reservation.",
+        "composition": f"The prices of all steps add up, by {statement.accounting}. Each run reserves its budget before it reads the table, and the promise is that of the whole reservations of all runs that the release is made from.",
     }
 
 

@@ -7,7 +7,7 @@ from dpcore.ledger import EventKind, Ledger
 from dpcore.object_store import AnyPath
 from dpcore.release.integrity import MANIFEST, is_there
 from dpcore.release.withdrawal import is_recorded, remove_data, withdraw
-from dpcore.reporting.given import needed_by_open_runs
+from dpcore.reporting.lineage import needed_by_open_runs
 from dpcore.reporting.session_claims import beginnings
 from dpcore.spec import Declaration
 

@@ -1,16 +1,20 @@
 """The privacy statement of a release, stored in its manifest and in every Parquet footer."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
+from dpcore.errors import UsageError
 from dpcore.ledger import Account, Run
-from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, mu_of, sampler_delta
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, Promise, mu_of, promise_of, sampler_delta
+from dpcore.privacy.protection import Neighbours
 from dpcore.release.covered import BlocksStatement
 from dpcore.reporting.formatting import at_most, pair
-from dpcore.reporting.given import Given, condition
-from dpcore.reporting.promises import release_promise
+from dpcore.reporting.lineage import Part
+from dpcore.reporting.promises import release_cap
 from dpcore.spec import Declaration
 from dpcore.version import installed_version
 
@@ -66,21 +70,41 @@ class ChosenLimit:
 
 
 @dataclass(frozen=True)
+class StatedPart(Part):
+    """A run that a release is made from, with what its own manifest says of it.
+
+    Attributes:
+        delta: The delta of its spec.
+        draws: The number of its random draws.
+        max_rows_per_unit: The most rows of a unit that it has counted.
+    """
+
+    delta: float
+    draws: int
+    max_rows_per_unit: int
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> "StatedPart":
+        """Return a part that a manifest stores."""
+        return cls(**{**stored, "blocks": tuple(stored["blocks"])})
+
+
+@dataclass(frozen=True)
 class Statement:
     """The public facts that a reader of a release may rely on.
 
     Attributes:
-        epsilon: The epsilon of the run's reservation at `delta`, rounded up. The amount spent of the reservation is bookkeeping.
-        delta: The delta of the spec.
+        epsilon: The epsilon, at `delta` and rounded up, of what all runs in `made_from` have reserved. What they spent of it is bookkeeping.
+        delta: The delta of the first run's spec; several times that if later amounts were fixed after the first answers had been seen.
         sampler_delta: An additional delta: the samplers match their noise distributions only up to a proved distance.
-        draws: The number of random draws that `sampler_delta` covers.
+        draws: The number of random draws of all runs in `made_from`, which `sampler_delta` covers.
         accounting: The kind of accounting.
-        rho: The reservation, if the account counts in rho.
-        mu: The mu of the reservation, if the account counts in mu^2.
+        rho: The reservations, if the account counts in rho.
+        mu: The mu of the reservations, if the account counts in mu^2.
         bookkeeping: The amounts that the run has reserved and spent, in the account's currency.
-        earlier: Other runs whose answers the release was also made from. Their reservations are part of epsilon.
         reservation: The number of the ledger's event that reserved the run. It orders the releases of a ledger; names and times have minutes only.
-        given: Earlier releases that it was made with. The promise is about what it adds to them: their reservations are no part of epsilon.
+        made_from: Every run that the release is made from, in the order of their reservations. The last is the release's own.
+        in_one_block: The promise to a unit whose rows all lie in one block; null if that is the promise itself.
     """
 
     epsilon: float
@@ -104,9 +128,9 @@ class Statement:
     weight: str | None = None
     max_row_weight: int = 1
     chosen_limit: ChosenLimit | None = None
-    earlier: tuple[str, ...] = ()
-    given: tuple[Given, ...] = ()
     reservation: int | None = None
+    made_from: tuple[StatedPart, ...] = ()
+    in_one_block: Promise | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the statement as plain JSON values."""
@@ -118,28 +142,26 @@ class Statement:
         return self.said_of("This release is")
 
     def said_of(self, subject: str) -> str:
-        """Return the guarantee about something else that the run has bought, such as "These figures are", and its condition if it has one."""
-        return " ".join(filter(None, (self.promised(subject), self.condition)))
-
-    def promised(self, subject: str) -> str:
-        """Return the guarantee about something in one sentence."""
-        what = pair(self.epsilon, self.delta)
-        return f"{subject} {what}-differentially private with respect to {self.difference}."
-
-    @property
-    def condition(self) -> str:
-        """What the promise does not count, because it was published before; empty in most cases."""
-        return condition(self.given, account=self.account)
+        """Return the guarantee about something else that the run has bought, such as "These figures are", and what it counts."""
+        said = f"{subject} {pair(self.epsilon, self.delta)}-differentially private with respect to {self.difference}."
+        if self.in_one_block is not None:
+            one = pair(self.in_one_block.epsilon, self.in_one_block.delta)
+            said += f" For one {self.unit} whose rows all lie in one block, the promise is {one}."
+        if len(self.made_from) > 1:
+            said += f" The promise counts the reservations of all {len(self.made_from):,} runs that were used."
+        return said
 
     @property
     def difference(self) -> str:
-        """By what two neighbours differ, as text."""
+        """By what two neighbours differ, as text: each run limits the rows of a unit by itself."""
         if self.unit == "row":
             whom = "one row" if self.weight is None else f"one row, which counts {self.weighing}"
         else:
-            each = "" if self.weight is None else f", each {self.weighing}"
-            most = "at most 1 counts" if self.max_rows_per_unit == 1 else f"at most {self.max_rows_per_unit} count"
-            whom = f"one {self.unit} with all its rows, of which {most}{each}"
+            weighed = "" if self.weight is None else f", each {self.weighing}"
+            limit = max((part.max_rows_per_unit for part in self.made_from), default=self.max_rows_per_unit)
+            most = "at most 1 counts" if limit == 1 else f"at most {limit} count"
+            runs = f" in each of {len(self.made_from):,} runs" if len(self.made_from) > 1 else ""
+            whom = f"one {self.unit} with all its rows, of which {most}{runs}{weighed}"
         change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
         return f"{change} {whom}"
 
@@ -163,6 +185,63 @@ class Statement:
         return f"as often as {self.weight} says, at most {self.max_row_weight:,} times"
 
 
+def promised(parts: Sequence[StatedPart], *, currency: Currency, unit: str, neighbours: str) -> dict[str, Any]:
+    """Return the figures of a statement: they follow from the runs that the release is made from, and from what is protected."""
+    cap_of = partial(release_cap, parts, currency=currency, unit=unit, neighbours=Neighbours(neighbours))
+    delta = min(parts, key=lambda part: part.fixed).delta  # a later one may depend on answers
+    cap = cap_of()
+    whole, in_one = promise_of(cap, delta=delta), promise_of(cap_of(in_one_block=True), delta=delta)
+    draws = sum(part.draws for part in parts)
+    return {
+        "epsilon": whole.epsilon,
+        "delta": whole.delta,
+        "sampler_delta": sampler_delta(draws, epsilon=whole.epsilon),
+        "draws": draws,
+        "rho": cap.amount / AMOUNT_OF_ONE if currency is Currency.ZCDP else None,
+        "mu": mu_of(cap.amount) if currency is Currency.GDP else None,
+        "in_one_block": None if in_one == whole else in_one,
+    }
+
+
+def misstated(privacy: Mapping[str, Any]) -> str | None:
+    """Say which figure of a stored statement contradicts the runs that it lists; None if none does."""
+    try:
+        parts, unit = tuple(map(StatedPart.read, privacy["made_from"])), privacy["unit"]
+        follows = promised(parts, currency=currency_of(privacy), unit=unit, neighbours=privacy["neighbours"])
+        told, one = privacy["in_one_block"], follows.pop("in_one_block")
+        pairs = {name: (privacy[name], figure) for name, figure in follows.items()} | {
+            f"{name} in one block": (told and told[name], one and getattr(one, name)) for name in ("epsilon", "delta")
+        }
+        wrong = [
+            name
+            for name, (stated, figure) in pairs.items()
+            # Exponential functions of other machines may differ in the last digit.
+            if not (stated is figure is None or math.isclose(stated, figure, rel_tol=1e-9))
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration, UsageError):
+        return "states no promise, or one that cannot be compared with the runs that it lists"
+    return f"states another {wrong[0]} than follows from its runs" if wrong else None
+
+
+def currency_of(privacy: Mapping[str, Any]) -> Currency:
+    """Return the currency of a stored statement."""
+    return next(currency for currency, words in ACCOUNTING.items() if words == privacy["accounting"])
+
+
+def stated_parts(
+    parts: Sequence[Part],
+    declaration: Declaration,
+    *,
+    draws: Mapping[str, int],
+    earlier: Sequence[Mapping[str, Any]] = (),
+) -> tuple[StatedPart, ...]:
+    """Return runs with what manifests say of them: of those in `draws` by the spec, and of all others as an earlier release states them."""
+    limit, delta = declaration.protection.rows_per_unit, declaration.spec.privacy.delta
+    facts = {told["run"]: {name: told[name] for name in ("delta", "draws", "max_rows_per_unit")} for told in earlier}
+    facts |= {run: {"delta": delta, "draws": count, "max_rows_per_unit": limit} for run, count in draws.items()}
+    return tuple(StatedPart(**vars(part), **facts[part.run]) for part in parts)
+
+
 def state(  # noqa: PLR0913  who promises what, and where that is written
     declaration: Declaration,
     *,
@@ -170,28 +249,15 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
     run: Run,
     ledger: str,
     head: str,
-    draws: int,
-    given: Sequence[Given],
+    made_from: tuple[StatedPart, ...],
     blocks: BlocksStatement | None = None,
     chosen_limit: ChosenLimit | None = None,
-    earlier: Sequence[Run] = (),
 ) -> Statement:
-    """Return the privacy statement of a run's release.
-
-    `draws` is the number of random draws behind its answers. `given` are earlier releases that it starts from, and `earlier` are other runs
-    whose answers it was also made from.
-    """
+    """Return the privacy statement of a run's release. `made_from` are the runs that it is made from, its own included."""
     privacy = declaration.spec.privacy
-    promise = release_promise(account, run, delta=privacy.delta, earlier=earlier)
-    reserved = run.reserved + sum(each.reserved for each in earlier)
     return Statement(
-        epsilon=promise.epsilon,
-        delta=promise.delta,
-        sampler_delta=sampler_delta(draws, epsilon=promise.epsilon),
-        draws=draws,
+        **promised(made_from, currency=account.currency, unit=privacy.unit, neighbours=privacy.neighbours),
         accounting=ACCOUNTING[account.currency],
-        rho=reserved / AMOUNT_OF_ONE if account.currency is Currency.ZCDP else None,
-        mu=mu_of(reserved) if account.currency is Currency.GDP else None,
         bookkeeping=Bookkeeping(
             account.currency.symbol, reserved=run.reserved / AMOUNT_OF_ONE, spent=run.spent / AMOUNT_OF_ONE
         ),
@@ -208,7 +274,6 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
         weight=declaration.protection.weight,
         max_row_weight=declaration.protection.row_weight,
         chosen_limit=chosen_limit,
-        earlier=tuple(each.id for each in earlier),
-        given=tuple(given),
         reservation=run.first,
+        made_from=made_from,
     )

@@ -29,6 +29,7 @@ from dpcore.release.integrity import (
     sums_of,
 )
 from dpcore.release.signing import SIGNATURE
+from dpcore.release.statement import misstated
 from dpcore.release.sums import LARGEST_SUMS, SUMS, decode_sums
 from dpcore.release.withdrawal import require_not_withdrawn
 
@@ -101,6 +102,8 @@ def _verify(folder: AnyPath, key: str | None) -> Verification:
         manifest, signer = {}, None
     elif manifest and sums is not None and sums != _sums_of(manifest, listed):
         problems.append(Problem(SUMS, f"does not list the files of {MANIFEST}"))
+    if manifest and (wrong := _misstated(manifest)):
+        problems.append(Problem(MANIFEST, wrong))
     if manifest and signer is None and is_there(folder / SIGNATURE):
         problems.append(Problem(SIGNATURE, f"is there, but {MANIFEST} says that the release is not signed"))
     if sums is not None or first_format:
@@ -113,6 +116,17 @@ def _verify(folder: AnyPath, key: str | None) -> Verification:
         signer if valid else None,
         complete=not first_format,
     )
+
+
+def _misstated(manifest: Mapping[str, Any]) -> str | None:
+    """Say how the promise contradicts the runs that the release is made from, as far as its own manifest names them; None if it does not."""
+    try:
+        privacy = manifest["privacy"]
+        named = [manifest.get("prior") or {}, *(manifest.get("parts") or [privacy])]
+        missing = {part["run"] for part in named if part.get("run")} - {part["run"] for part in privacy["made_from"]}
+    except (KeyError, TypeError, AttributeError):
+        return "does not list the runs that the release is made from"
+    return f"omits run {one_line(min(missing))}, which the release is made from" if missing else misstated(privacy)
 
 
 def _signature_problems(folder: AnyPath, sums: bytes, *, signer: str | None, key: str | None) -> Iterator[Problem]:

@@ -1,6 +1,5 @@
 """A consistent snapshot of accounts: their terms, balances, blocks, runs and allowances."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,27 +8,22 @@ from dpcore.ledger.reader import across_balance, balances, blocks_of
 from dpcore.ledger.refusals import known_account, known_event
 from dpcore.ledger.transaction import LedgerTransaction
 from dpcore.privacy.accounting import Cap, Promise
-from dpcore.reporting.given import Given, given_to
-from dpcore.reporting.promises import AccountPromise, account_promise, made_from, release_promise
+from dpcore.reporting.lineage import Part, parts_of
+from dpcore.reporting.promises import AccountPromise, account_promise, release_promise
 
 
 @dataclass(frozen=True)
 class RunOverview:
-    """A run, the blocks granted to it, and the time of its last event if it is still open.
-
-    `earlier` are the other runs whose answers its release is made from, which is so for releases of sessions. `given` are earlier releases
-    that it starts from: its promise is about what it adds to them.
-    """
+    """A run, the blocks granted to it, the time of its last event if it is still open, and the runs that its release is made from."""
 
     run: Run
     blocks: tuple[str, ...]
     touched: datetime | None
-    earlier: tuple[Run, ...] = ()
-    given: tuple[Given, ...] = ()
+    made_from: tuple[Part, ...]
 
     def promise(self, account: Account, *, group: int = 1) -> Promise:
         """Return the promise of the run's release by itself."""
-        return release_promise(account, self.run, group=group, earlier=self.earlier)
+        return release_promise(account, self.made_from, group=group)
 
 
 @dataclass(frozen=True)
@@ -101,20 +95,21 @@ def overview(ledger: Ledger, account: str | None) -> Overview:
 
 
 def _account(rows: LedgerTransaction, account: Account) -> AccountOverview:
-    every = {run.id: run for run in rows.runs(account.name)}
-    runs = tuple(_run(rows, account, run, every) for run in every.values())
+    runs = {run.id: run for run in rows.runs(account.name)}
+    whole = account.blocks_by is None
+    blocks = {run.id: (WHOLE,) if whole else blocks_of(rows, run) for run in runs.values()}
     return AccountOverview(
         account,
         balances(rows, account),
-        runs,
+        tuple(
+            RunOverview(run, blocks[run.id], _touched(rows, run), parts_of(run, runs, blocks=blocks))
+            for run in runs.values()
+        ),
         rows.allowances(account.name),
         first_cap=rows.first_cap(account.name),
         first_across=None if account.across is None else rows.first_cap(account.name, across=True),
     )
 
 
-def _run(rows: LedgerTransaction, account: Account, run: Run, every: Mapping[str, Run]) -> RunOverview:
-    blocks = (WHOLE,) if account.blocks_by is None else blocks_of(rows, run)
-    touched = known_event(rows, run.last).time if run.state is RunState.OPEN else None
-    earlier = tuple(every[each] for each in made_from(run.claim) if each in every)
-    return RunOverview(run, blocks, touched, earlier, given_to(run, every))
+def _touched(rows: LedgerTransaction, run: Run) -> datetime | None:
+    return known_event(rows, run.last).time if run.state is RunState.OPEN else None

@@ -4,15 +4,14 @@ Every output that states an epsilon and a delta takes them from here: manifests,
 theorems` and `ledger export`. The amount spent so far is bookkeeping, and is stated in the account's own currency.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
-from dpcore.ledger import Account, Run
-from dpcore.privacy.accounting import Cap, Promise, promise_of
-from dpcore.reporting.session_claims import Claim
-
-_FROM_SESSION = re.compile(r"release of session (\S+) from run (\S+) after \d+ purchases")
+from dpcore.ledger import Account
+from dpcore.privacy.accounting import Cap, Currency, Promise, promise_of
+from dpcore.privacy.protection import Neighbours
+from dpcore.reporting.lineage import Part
 
 
 @dataclass(frozen=True)
@@ -32,50 +31,52 @@ class AccountPromise:
     raised: bool
 
 
-def session_release_claim(*, session: str, first: str, purchases: int) -> str:
-    """Return the claim of a run that publishes what a session knows, by the session's run and the run of its first release.
+def release_cap(
+    parts: Sequence[Part], *, currency: Currency, unit: str, neighbours: Neighbours, in_one_block: bool = False
+) -> Cap:
+    """Return the amount that a release answers for, as the cap of a filter: the most that its runs can cost one unit together.
 
-    >>> made_from(session_release_claim(session="s", first="s-first", purchases=3))
-    ('s-first', 's')
+    A row lies in one block, and a replaced one may leave a block and enter another. Only the runs that reserved one of these blocks read
+    it. In the ratio of the densities of all answers, the factors of the other runs cancel: they take the same rows and, at the same
+    earlier answers, the same input. A person may have rows in every block.
+
+    Amounts that were fixed after answers of earlier runs had been seen count as raises of what was fixed first (docs/decisions/0027).
+
+    Args:
+        parts: The runs that the release is made from.
+        currency: The currency of their amounts.
+        unit: The unit of protection.
+        neighbours: The neighbouring relation.
+        in_one_block: Whether to count only a unit whose rows all lie in one block; under replace-one, its replacement likewise.
     """
-    return f"release of session {session} from run {first} after {purchases} purchases"
+    readers: set[frozenset[Part]] = {
+        frozenset(part for part in parts if block in part.blocks)
+        for block in {name for part in parts for name in part.blocks}
+    }
+    if unit != "row" and not in_one_block:
+        readers = {frozenset(parts)}
+    changed = 1 if neighbours is Neighbours.ADD_REMOVE else 2
+    amount = max(
+        sum(part.amount for part in frozenset[Part]().union(*some))
+        for some in combinations(readers, min(changed, len(readers)))
+    )
+    begun = min(part.fixed for part in parts)
+    first = sum(part.amount for part in parts if part.fixed == begun)
+    return Cap(currency, amount, first=first if first < amount else None)
 
 
-def made_from(claim: str) -> tuple[str, ...]:
-    """Return the earlier runs whose answers a run's release is made from, by the run's claim in the ledger. Most runs have none."""
-    found = _FROM_SESSION.fullmatch(claim)
-    return (found[2], found[1]) if found else ()
-
-
-def began_with(*, session: Run, first: Run) -> bool:
-    """Return whether a run is that of a session, and says itself that it began with the release of this first run."""
-    claim = Claim.read(session.claim)
-    return claim is not None and claim.first == first.id
-
-
-def release_cap(account: Account, run: Run, *, earlier: Sequence[Run] = ()) -> Cap:
-    """Return the amount that a run's release answers for, as the cap of a filter.
-
-    A session's reservation and that of its first release are both fixed before the first draw of either.
-    """
-    return Cap(account.currency, run.reserved + sum(each.reserved for each in earlier))
-
-
-def release_promise(
-    account: Account, run: Run, *, delta: float | None = None, group: int = 1, earlier: Sequence[Run] = ()
-) -> Promise:
-    """Return the promise of a run's release by itself: the epsilon of the amount that the run reserved before its first draw.
+def release_promise(account: Account, parts: Sequence[Part], *, delta: float | None = None, group: int = 1) -> Promise:
+    """Return the promise of a release by itself: the epsilon of what its runs reserved, each before its first draw.
 
     The amount spent depends on the answers, so it does not enter the promise.
 
     Args:
         account: The account that pays.
-        run: The run, which has reserved its amount.
+        parts: The runs that the release is made from.
         delta: The delta at which to state the epsilon; None means the account's.
         group: The number of units protected together.
-        earlier: Other runs whose answers the release was also made from, in their order. Their reservations are added.
     """
-    cap = release_cap(account, run, earlier=earlier)
+    cap = release_cap(parts, currency=account.currency, unit=account.unit, neighbours=account.neighbours)
     return promise_of(cap, delta=account.delta if delta is None else delta, group=group)
 
 

@@ -1,7 +1,7 @@
 """What a run begins with beside its own measurements: a public table, an earlier release, or nothing."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpcore.descent import Finding
@@ -86,6 +86,11 @@ class Beginning:
     def bound(self, claim: str) -> str:
         """Return the claim of the run, bound to what it begins with."""
         return claim if self._prior is None else self._prior.bound(claim)
+
+    @property
+    def earlier_parts(self) -> Sequence[Mapping[str, Any]]:
+        """The runs that an earlier release is made from, as its manifest states them; none without one."""
+        return self._prior.made_from if isinstance(self._prior, EarlierRelease) else ()
 
     def require_still_there(self) -> None:
         """Raise if an earlier release was removed since it was found. From the reservation on, retention keeps it for this run."""

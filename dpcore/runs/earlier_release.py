@@ -6,6 +6,7 @@ from the same release, even if newer ones have been published since.
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +30,7 @@ from dpcore.release.integrity import (
 )
 from dpcore.release.listing import readable
 from dpcore.release.withdrawal import WITHDRAWN, is_recorded, notice_of
-from dpcore.reporting.given import bound_to, given_claim
+from dpcore.reporting.lineage import bound_claim, bound_to
 from dpcore.runs.paying import claim_of
 from dpcore.runs.prior import Prior, PriorTable, PublicTable, check_columns, compared, unusable
 from dpcore.spec import Declaration
@@ -99,6 +100,11 @@ class EarlierRelease(Prior):
     files: tuple[tuple[str, str], ...]
     manifest: bytes
 
+    @property
+    def made_from(self) -> Sequence[Mapping[str, Any]]:
+        """The runs that it is made from, as its manifest states them."""
+        return json.loads(self.manifest)["privacy"]["made_from"]  # type: ignore[no-any-return]
+
     def opened(self) -> Release:
         """Return the release with its measurements.
 
@@ -132,7 +138,7 @@ class EarlierRelease(Prior):
 
     def bound(self, claim: str) -> str:
         """Return the claim of a run, bound to this release."""
-        return given_claim(claim, run=self.run, manifest_sha256=self.sha256)
+        return bound_claim(claim, run=self.run, manifest_sha256=self.sha256)
 
     def read(self, declaration: Declaration) -> PriorTable:
         """Read the columns that can be compared with the spec's, from the very files that the ledger has recorded."""
@@ -180,7 +186,7 @@ class UnneededStart(Prior):
 
     def bound(self, claim: str) -> str:
         """Return the claim of the settled run."""
-        return given_claim(claim, run=self.run, manifest_sha256=self.sha256)
+        return bound_claim(claim, run=self.run, manifest_sha256=self.sha256)
 
     def read(self, declaration: Declaration) -> PriorTable:
         """Raise: a run that is to be replayed needs its start as an `EarlierRelease`."""

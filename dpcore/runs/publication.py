@@ -19,7 +19,7 @@ from dpcore.ledger import Account, Balance, Lease, Ledger
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Workload
 from dpcore.object_store import AnyPath, ObjectPath, without_links
-from dpcore.privacy.accounting import AMOUNT_OF_ONE, sampler_delta
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release import (
     MANIFEST,
     ChosenLimit,
@@ -30,11 +30,11 @@ from dpcore.release import (
     release_id,
     state,
     state_blocks,
+    stated_parts,
 )
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
-from dpcore.reporting.given import given_to
+from dpcore.reporting.lineage import ledger_parts
 from dpcore.reporting.outcome import Outcome, Report, Round
-from dpcore.reporting.promises import release_promise
 from dpcore.runs.beginning import Beginning
 from dpcore.runs.empty_columns import empty_column_warnings
 from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
@@ -124,8 +124,12 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         run=run,
         ledger=ledger.identity(),
         head=ledger.head(),
-        draws=curator.draws,
-        given=given_to(run, {each.id: each for each in ledger.runs(run.account)}),
+        made_from=stated_parts(
+            ledger_parts(ledger, run),
+            declaration,
+            draws={run.id: curator.draws},
+            earlier=material.beginning.earlier_parts,
+        ),
         blocks=state_blocks(ledger, declaration, run=run),
         chosen_limit=material.chosen_limit,
     )
@@ -192,13 +196,11 @@ class Publication:
 
     Attributes:
         published: The release as it was written.
-        delta: The delta of its promise.
         payer: The account that paid for the run.
         lease: The lease on the run; None if the run is settled and only replayed.
     """
 
     published: Published
-    delta: float
     payer: Payer
     lease: Lease | None
 
@@ -223,16 +225,17 @@ class Publication:
         payer = self.payer
         account, run = payer.ledger.account(payer.account.name), payer.ledger.run(payer.run_id)
         balance = payer.balance()
-        promise, manifest = release_promise(account, run, delta=self.delta), self.published.manifest
+        manifest = self.published.manifest
+        privacy = manifest["privacy"]
         return Outcome(
             run=payer.run_id,
             release=_shown(self.published.folder),
             rows=manifest["rows"],
             account=account.name,
             currency=account.currency.value,
-            epsilon=promise.epsilon,
-            delta=promise.delta,
-            sampler_delta=sampler_delta(manifest["privacy"]["draws"], epsilon=promise.epsilon),
+            epsilon=privacy["epsilon"],
+            delta=privacy["delta"],
+            sampler_delta=privacy["sampler_delta"],
             reserved=run.reserved / AMOUNT_OF_ONE,
             spent=run.spent / AMOUNT_OF_ONE,
             remaining=balance.remaining / AMOUNT_OF_ONE,

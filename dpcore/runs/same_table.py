@@ -1,7 +1,6 @@
 """Go on from an earlier release of a table that the spec declares unchanged: its cells are taken over, and its measurements are evidence.
 
-Like its rows, the measurements of a release are published. So the run is given them as it would be given a public table, and its own promise
-is about what it adds to them (docs/decisions/0072).
+The new release publishes these measurements again. So its promise counts all runs that they are from (docs/decisions/0072).
 """
 
 from dataclasses import dataclass
@@ -32,9 +31,9 @@ class SameTable:
         """
         told, name = release.manifest, one_line(release.folder.name)
         way_out = "remove `unchanged`, and its measurements do not count"
-        if told.get("privacy", {}).get("earlier") or told.get("parts"):
+        if not told["privacy"]["made_from"][-1]["draws"]:
             raise UsageError(
-                f"release {name} was made from the answers of several runs, so its measurements cannot be taken over; {way_out}"
+                f"release {name} publishes the answers of a session, so its measurements cannot be taken over; {way_out}"
             )
         if told["strategy"] != declaration.strategy.name:
             raise UsageError(

@@ -183,8 +183,7 @@ class Synthesis:
     def _find_published(self, payer: Payer, release: AnyPath) -> None:
         """Take the release of a settled run from its own files: what it has started from may be gone, so it is not replayed."""
         published = published_before(release, recorded=self.ledger.manifests_of(self.run_id), run=self.run_id)
-        delta = self.declaration.spec.privacy.delta
-        self._published = Publication(published=published, delta=delta, payer=payer, lease=None)
+        self._published = Publication(published=published, payer=payer, lease=None)
 
     @property
     def published(self) -> bool:
@@ -475,12 +474,7 @@ class Synthesis:
             in_chain=self.ledger.has_event,
             confirm=self.ledger.confirm,
         )
-        self._published = Publication(
-            published=published,
-            delta=self.declaration.spec.privacy.delta,
-            payer=granted.payer,
-            lease=granted.lease,
-        )
+        self._published = Publication(published=published, payer=granted.payer, lease=granted.lease)
         return published.folder
 
     def settle(self) -> Outcome:

@@ -17,7 +17,7 @@ from dpcore.privacy.accounting import budget_of, epsilon_of
 from dpcore.release import MANIFEST
 from dpcore.release.integrity import NotRegularFileError, TooLargeError, one_line, read_manifest, unreadable
 from dpcore.reporting.formatting import at_most
-from dpcore.reporting.promises import made_from
+from dpcore.reporting.lineage import published_by
 from dpcore.reporting.session_claims import Claim, sessions
 from dpcore.runs.paying import amount_to_reserve, check_remaining, paying_account
 from dpcore.spec import Declaration
@@ -134,7 +134,7 @@ def _hint_at_earlier(ledger: Ledger, account: str) -> str:
     """Say how an earlier release could count, if the account has one. The ledger alone decides this, and never the table."""
     withdrawn = ledger.withdrawals(account)
     made = [run for run in ledger.runs(account) if run.release is not None and run.id not in withdrawn]
-    if not made or made_from(made[-1].claim):  # measurements of several runs cannot be taken over
+    if not made or published_by(made[-1].claim):  # measurements of several runs cannot be taken over
         return ""
     return f"; if the table is still that of release {made[-1].release}, open it with --unchanged, and both count"
 

@@ -30,10 +30,10 @@ from dpcore.release import (
     require_rewritable,
     retain_declared,
     state,
+    stated_parts,
 )
-from dpcore.reporting.given import given_to
+from dpcore.reporting.lineage import ledger_parts, session_release_claim
 from dpcore.reporting.outcome import Round
-from dpcore.reporting.promises import session_release_claim
 from dpcore.runs.same_table import chosen_limit_of, findings_of
 from dpcore.session.knowledge import Knowledge
 from dpcore.session.opening import first_run
@@ -61,7 +61,7 @@ def publish_knowledge(
     )
     require_rewritable(ledger, run)
     lease = None if run.state is RunState.SETTLED else ledger.lease(run_id)
-    draft = _draft(knowledge, declaration, runs=(run, session, first), ledger=ledger, account=account)
+    draft = _draft(knowledge, declaration, runs=(run, session), ledger=ledger, account=account)
     draft = replace(draft, before=release_before(ledger, run_id, declaration.output_folder))
     ledger.confirm()
     if lease is not None:
@@ -92,9 +92,9 @@ def publish_knowledge(
 
 
 def _draft(
-    knowledge: Knowledge, declaration: Declaration, *, runs: tuple[Run, Run, Run], ledger: Ledger, account: Account
+    knowledge: Knowledge, declaration: Declaration, *, runs: tuple[Run, Run], ledger: Ledger, account: Account
 ) -> Draft:
-    run, session, first = runs
+    run, session = runs
     release, told = knowledge.release, knowledge.first.manifest
     known = release.uncertainty
     if known is None:
@@ -108,10 +108,13 @@ def _draft(
         run=run,
         ledger=ledger.identity(),
         head=ledger.head(),
-        draws=int(told["privacy"]["draws"]) + sum(each.counts.size for each in knowledge.bought),
+        made_from=stated_parts(
+            ledger_parts(ledger, run),
+            declaration,
+            draws={run.id: 0, session.id: sum(each.counts.size for each in knowledge.bought)},
+            earlier=told["privacy"]["made_from"],
+        ),
         chosen_limit=chosen_limit_of(knowledge.first),
-        given=given_to(run, {each.id: each for each in ledger.runs(account.name)}),
-        earlier=(first, session),
     )
 
     def table(most_bytes: int) -> tuple[pa.Table, dict[str, Any]]:

@@ -12,7 +12,7 @@ from dpcore.release.dataset_folder import LATEST, is_release
 from dpcore.release.integrity import MANIFEST, one_line, read_manifest, refuse_store_error
 from dpcore.release.listing import Listed, listed_in, pointed, readable
 from dpcore.release.withdrawal import Notice, read_notice, withdraw
-from dpcore.reporting.given import going_back_to, needed_by_open_runs
+from dpcore.reporting.lineage import going_back_to, needed_by_open_runs
 from dpcore.reporting.session_claims import beginnings
 from dpcore.spec import load_spec
 from dpcore.steward.registry import SPEC_SUFFIXES, registered, registered_names

@@ -2,24 +2,22 @@
 
 import hashlib
 import json
-import math
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from dpcore.errors import LedgerDamaged, UsageError
-from dpcore.ledger import Account, Ledger, Run, RunState, open_ledger
+from dpcore.ledger import Ledger, Run, RunState, open_ledger
 from dpcore.ledger.chain import is_sha256
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
 from dpcore.object_store import AnyPath, ObjectPath, any_path, below, is_below, without_links
-from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, deltas_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.dataset_folder import misplaced, reservation_numbers, walk_releases
 from dpcore.release.integrity import (
     MANIFEST,
@@ -35,9 +33,10 @@ from dpcore.release.integrity import (
     walk,
 )
 from dpcore.release.ownership import not_adopted, owner_changed
+from dpcore.release.statement import ACCOUNTING, misstated
 from dpcore.release.withdrawal import WITHDRAWN, Notice, notice_of, withdrawal_problem
-from dpcore.reporting.given import given_to
-from dpcore.reporting.promises import began_with, made_from, release_cap, release_promise
+from dpcore.reporting.lineage import Part, bound_to, ledger_parts, made_from, needed_for, published_by
+from dpcore.reporting.session_claims import Claim
 
 NAMED = 5
 """So many absent releases are named; the others are only counted."""
@@ -364,7 +363,7 @@ def _require_agreement(ledger: Ledger, manifest: _Manifest) -> Run:
         if manifest.account != run.account:
             problem = "names another account than its run"
         else:
-            problem = _misstated(manifest.privacy, account=ledger.account(run.account), run=run, ledger=ledger)
+            problem = _misstated(manifest.privacy, run=run, ledger=ledger)
     if problem:
         raise LedgerDamaged(
             f"the manifest {one_line(manifest.path)} {problem}; restore the release, or check DPFLOW_LEDGER_URL"
@@ -372,8 +371,12 @@ def _require_agreement(ledger: Ledger, manifest: _Manifest) -> Run:
     return run
 
 
-def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run, ledger: Ledger) -> str | None:
+def _misstated(privacy: Mapping[str, Any], *, run: Run, ledger: Ledger) -> str | None:
     """Return a statement in which a manifest contradicts the ledger, or None."""
+    account = ledger.account(run.account)
+    terms = ACCOUNTING[account.currency], account.unit, account.neighbours.value
+    if terms != tuple(privacy.get(name) for name in ("accounting", "unit", "neighbours")):
+        return "states other terms than its account has"
     booked = privacy.get("bookkeeping")
     spent = booked.get("spent") if isinstance(booked, dict) else None
     reserved = booked.get("reserved") if isinstance(booked, dict) else None
@@ -383,41 +386,25 @@ def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run, ledger
     rising = run.state is RunState.OPEN and isinstance(spent, float) and 0 < spent < run.spent / AMOUNT_OF_ONE
     if spent != run.spent / AMOUNT_OF_ONE and not rising:
         return "states another amount than its run has spent"
-    epsilon, delta = privacy.get("epsilon"), privacy.get("delta")
-    pure = account.currency is Currency.PURE
-    if not (isinstance(epsilon, float) and isinstance(delta, float) and 0 <= delta < 1 and (delta == 0) == pure):
-        return "states no epsilon and delta that a run of its account can have"
-    return _promises_otherwise(epsilon, delta, account=account, run=run, ledger=ledger) or _given_otherwise(
-        privacy, run=run, ledger=ledger
-    )
+    return misstated(privacy) or _made_otherwise(privacy, run=run, ledger=ledger)
 
 
-def _given_otherwise(privacy: Mapping[str, Any], *, run: Run, ledger: Ledger) -> str | None:
-    """Return how the earlier releases that a manifest states contradict those that the claim of its run is bound to, or None."""
+def _made_otherwise(privacy: Mapping[str, Any], *, run: Run, ledger: Ledger) -> str | None:
+    """Return how the runs that a manifest lists contradict the claims in the ledger, or None."""
     runs = {each.id: each for each in ledger.runs(run.account)}
-    given = given_to(run, runs)
-    if (privacy.get("given") or []) != [asdict(each) for each in given]:
-        return "states other earlier releases than its run has started from"
-    for each in given:
-        if each.run not in runs or each.manifest_sha256 not in ledger.manifests_of(each.run):
-            return "was made with a release that the ledger does not have"
-        if runs[each.run].last > run.first:
-            return "was made with a release that was published later"
-    return None
-
-
-def _promises_otherwise(epsilon: float, delta: float, *, account: Account, run: Run, ledger: Ledger) -> str | None:
-    """Return how a stated epsilon and delta contradict what the ledger's reservations promise, or None."""
-    try:
-        earlier = [ledger.run(each) for each in made_from(run.claim)]
-    except UsageError:
-        return "is made from a run that the ledger does not have"
-    if earlier and not began_with(session=earlier[-1], first=earlier[0]):
-        return "names another first run than its session began with"
-    # A promise may take its delta several times, and states all of it.
-    part = float(Fraction(repr(delta)) / deltas_of(release_cap(account, run, earlier=earlier)))
-    promise = release_promise(account, run, delta=part, earlier=earlier)
-    # Exponential functions of other machines may differ in the last digit.
-    if not math.isclose(epsilon, promise.epsilon, rel_tol=1e-9) or not math.isclose(delta, promise.delta, rel_tol=1e-9):
-        return "states another epsilon than its run's reservation promises"
+    for part in made_from(run, runs):
+        if any(needed not in runs for needed in needed_for(part.claim, runs)):
+            return "is made from a run that the ledger does not have"
+        if published := published_by(part.claim):
+            claim = Claim.read(runs[published[1]].claim)
+            if claim is None or claim.first != published[0]:
+                return "names another first run than its session began with"
+        if bound := bound_to(part.claim):
+            if bound[1] not in ledger.manifests_of(bound[0]):
+                return "is made from a release that the ledger does not have"
+            if runs[bound[0]].last > part.first:
+                return "is made from a release that was published later"
+    stated = [{field.name: part.get(field.name) for field in fields(Part)} for part in privacy["made_from"]]
+    if stated != [{**asdict(part), "blocks": list(part.blocks)} for part in ledger_parts(ledger, run)]:
+        return "lists other runs, or other reservations of them, than the ledger has"
     return None

@@ -138,12 +138,9 @@ def _runs(found: AccountOverview) -> str:
     heading = "## Runs" if len(rows) == len(found.runs) else f"## The last {len(rows)} of {len(found.runs):,} runs"
     figures = ["epsilon promised", f"{found.account.currency.symbol} spent"]
     heads = ["run", "opened (UTC)", "state", *figures, "release", *named]
-    starts = [f"{_short(item.run.id)} from {each.release}" for item in latest for each in item.given]
-    about = (
-        f"Some runs start from an earlier release, and promise what they add to it: {plain('; '.join(starts))}. What all runs reveal together is the "
-        "promise of the account, above."
-    )
-    return page(heading, table(heads, rows, right=figures), about if starts else "").strip()
+    several = [f"{_short(item.run.id)} from {len(item.made_from):,} runs" for item in latest if len(item.made_from) > 1]
+    about = f"Some are made from several runs, and promise the epsilon of all their reservations: {plain('; '.join(several))}."
+    return page(heading, table(heads, rows, right=figures), about if several else "").strip()
 
 
 def _short(run: str) -> str:

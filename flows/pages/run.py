@@ -77,7 +77,7 @@ def budget_page(report: Report) -> str:
     ]
     symbol = account.currency.symbol
     spent = (
-        f"This run promises {stated(outcome.epsilon, outcome.delta)}. It has spent {symbol} {figure(outcome.spent)} of "
+        f"The release promises {stated(outcome.epsilon, outcome.delta)}. The run has spent {symbol} {figure(outcome.spent)} of "
         f"{figure(outcome.reserved)} reserved, {percent(this_run / report.after.cap)} of the budget (bookkeeping)."
     )
     return page(
@@ -119,8 +119,8 @@ def _promise(privacy: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name.replace("_", " "), at_most(privacy[name])
     for name in ("unit", "max_rows_per_unit", "neighbours", "accounting", "account", "run"):
         yield name.replace("_", " "), plain(privacy[name])
-    for given in privacy.get("given") or ():
-        yield "made with", plain(f"{given['release']}, of run {given['run']}")
+    if len(privacy["made_from"]) > 1:
+        yield "made from the runs", plain(", ".join(part["run"] for part in privacy["made_from"]))
     if privacy.get("weight"):
         most = f"{privacy['max_row_weight']:,}"
         yield "weight of a row", plain(f"{privacy['weight']}, at most {most}; all counts are sums of it")

@@ -39,7 +39,7 @@ from dpcore.privacy.accounting.prices import (
     pure_gdp,
     pure_zcdp,
 )
-from dpcore.privacy.accounting.promises import Cap, Promise, deltas_of, promise_of
+from dpcore.privacy.accounting.promises import Cap, Promise, promise_of
 from dpcore.privacy.accounting.sampler import sampler_delta
 from dpcore.privacy.accounting.sigma import analytic_gaussian_sigma, classic_gaussian_sigma, discrete_gaussian_delta
 from dpcore.privacy.accounting.steps import Step
@@ -67,7 +67,6 @@ __all__ = [
     "classic_gaussian_sigma",
     "compare_theorems",
     "compose_losses",
-    "deltas_of",
     "discrete_gaussian_delta",
     "discrete_gaussian_losses",
     "discrete_laplace_losses",

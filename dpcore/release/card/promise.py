@@ -3,9 +3,10 @@
 import math
 from collections.abc import Iterator
 
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release.card.elements import Markup, heading, paragraph, table
 from dpcore.release.covered import consequences, coverage
-from dpcore.release.statement import Statement
+from dpcore.release.statement import StatedPart, Statement
 from dpcore.reporting.formatting import at_most, figure, up
 
 
@@ -34,7 +35,8 @@ def promise(statement: Statement) -> Iterator[Markup]:
         f"In numbers: take two tables that differ {step}. Any output, and any conclusion drawn from it, is at most "
         f"{_factor(statement.epsilon)} as likely with one table as with the other{plus}."
     )
-    alone = "what this release adds to the one it was made with" if statement.given else "this release alone"
+    several = len(statement.made_from) > 1
+    alone = "this release and those of all runs that it is made from" if several else "this release alone"
     yield paragraph(
         f"This promise covers {alone}. Other releases of the same table add to it; the steward's ledger keeps the total. "
         "Facts about many people at once, such as that smoking is harmful, are meant to be visible and are not hidden."
@@ -63,10 +65,15 @@ def promise(statement: Statement) -> Iterator[Markup]:
         ("accounting", statement.accounting),
         ("account", statement.account),
         ("run", statement.run),
-        *(("made with", f"{each.release}, of run {each.run}") for each in statement.given),
+        *(("made from", _part(part)) for part in statement.made_from if several),
         (f"spent (bookkeeping), in {booked.counts}", f"{figure(booked.spent)} of {figure(booked.reserved)} reserved"),
     ]
     yield table("The terms of the promise", ("term", "as promised"), terms)
+
+
+def _part(part: StatedPart) -> str:
+    release = "" if part.release is None else f", with release {part.release}"
+    return f"run {part.run}{release}: {figure(part.amount / AMOUNT_OF_ONE)} reserved, {part.draws:,} draws"
 
 
 def _limit(statement: Statement) -> str:

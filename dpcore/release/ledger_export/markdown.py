@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from dpcore.release.ledger_export.statements import AccountStatement, GroupGuarantee, ReleaseStatement
+from dpcore.release.ledger_export.statements import AccountStatement, GroupGuarantee
 from dpcore.reporting.formatting import figure, pair
 
 _DOUBLE = (
@@ -91,7 +91,7 @@ def _by_block(statement: AccountStatement) -> str:
 def _by_release(statement: AccountStatement, heads: Sequence[str]) -> str:
     rows = [
         [
-            (f"`{_plain(each.release)}`" if each.release else f"none ({each.state})") + _given(each),
+            f"`{_plain(each.release)}`" if each.release else f"none ({each.state})",
             f"`{_plain(each.run)}`",
             *_pairs(each.promise),
             figure(each.bookkeeping.spent),
@@ -101,20 +101,14 @@ def _by_release(statement: AccountStatement, heads: Sequence[str]) -> str:
     if not rows:
         return ""
     about = (
-        "The promise of each release by itself follows from its run's reservation. It is stated here at the account's delta, and in the "
+        "The promise of each release by itself follows from the reservations of its runs. It is stated here at the account's delta, and in the "
         "release's manifest at the delta of its spec. A run without a release still counts toward the total."
     )
-    if any(each.given for each in statement.releases):
-        about += (
-            " A release that starts from an earlier one (→) promises what it adds to that one. Both together are part of the promise of everything "
-            "together, above."
-        )
+    if several := [each for each in statement.releases if len(each.made_from) > 1]:
+        names = ", ".join(f"`{_plain(each.run)}` from {len(each.made_from):,} runs" for each in several)
+        about += f" Some are made from several runs, and count the reservations of all: {names}."
     spent = f"{statement.bookkeeping.counts} spent (bookkeeping)"
     return "\n\n".join(["### By release", about, _table(["release", "run", *heads, spent], rows)])
-
-
-def _given(statement: ReleaseStatement) -> str:
-    return "".join(f" → `{_plain(str(each.release))}`" for each in statement.given)
 
 
 def _pairs(promise: Iterable[GroupGuarantee]) -> list[str]:

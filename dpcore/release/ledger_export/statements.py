@@ -9,7 +9,6 @@ from dpcore.ledger import Account, Balance
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Promise
 from dpcore.release.statement import ACCOUNTING
 from dpcore.reporting.formatting import account_sentence, pair, run_step_of
-from dpcore.reporting.given import Given, condition
 from dpcore.reporting.overview import AccountOverview, Overview, RunOverview
 
 GROUPS = (1, 2, 5, 10)
@@ -46,7 +45,7 @@ class BlockStatement:
 
 @dataclass(frozen=True)
 class ReleaseStatement:
-    """The promise of one run's reservation for its release alone. A run without a release still counts toward the total."""
+    """The promise of one run's release alone, by the reservations of all runs in `made_from`. A run without a release still counts toward the total."""
 
     run: str
     release: str | None
@@ -58,7 +57,7 @@ class ReleaseStatement:
     promise: tuple[GroupGuarantee, ...]
     bookkeeping: Bookkeeping
     sentence: str
-    given: tuple[Given, ...] = ()
+    made_from: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -156,15 +155,18 @@ def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
             BlockStatement(block.name, block.state.value, _books(account, balance))
             for block, balance in (each.blocks if by_block else ())
         ),
-        releases=tuple(_release(account, item, sizes) for item in each.runs if item.run.spent or item.earlier),
+        releases=tuple(
+            _release(account, item, sizes) for item in each.runs if item.run.spent or len(item.made_from) > 1
+        ),
     )
 
 
 def _release(account: Account, item: RunOverview, sizes: tuple[int, ...]) -> ReleaseStatement:
     run, promise = item.run, item.promise(account)
-    by_itself = "This run" if item.given else "This release, taken by itself,"
-    subject = by_itself if run.release else "This run"
+    subject = "This release, taken by itself," if run.release else "This run"
     told = f"{subject} is {pair(promise.epsilon, promise.delta)}-differentially private with respect to {run_step_of(account)}."
+    if len(item.made_from) > 1:
+        told += f" The promise counts the reservations of all {len(item.made_from):,} runs that were used."
     return ReleaseStatement(
         run=run.id,
         release=run.release,
@@ -180,8 +182,8 @@ def _release(account: Account, item: RunOverview, sizes: tuple[int, ...]) -> Rel
             spent=run.spent / AMOUNT_OF_ONE,
             reserved=run.remaining / AMOUNT_OF_ONE,
         ),
-        sentence=" ".join(filter(None, (told, condition(item.given, account=account.name)))),
-        given=item.given,
+        sentence=told,
+        made_from=tuple(part.run for part in item.made_from),
     )
 
 

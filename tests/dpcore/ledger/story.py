@@ -12,7 +12,8 @@ from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, RoundedGaussian
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Sensitivity
-from dpcore.reporting.promises import release_promise
+from dpcore.release.statement import ACCOUNTING, StatedPart, promised
+from dpcore.reporting.lineage import ledger_parts
 
 ONE = Sensitivity(l1=1, l2_squared=1, linf=1)
 NOISE: dict[Currency, Mechanism] = {
@@ -63,8 +64,21 @@ def write_manifest(ledger: Ledger, run_id: str, path: Path) -> None:
         "reserved": run.reserved / AMOUNT_OF_ONE,
         "spent": run.spent / AMOUNT_OF_ONE,
     }
-    promise = asdict(release_promise(account, run))
-    privacy = {"account": run.account, "run": run_id, "ledger_head": ledger.head(), **promise, "bookkeeping": books}
+    parts = [
+        StatedPart(**vars(part), delta=account.delta, draws=10, max_rows_per_unit=1)
+        for part in ledger_parts(ledger, run)
+    ]
+    terms = {"unit": account.unit, "neighbours": account.neighbours.value}
+    privacy = {
+        "account": run.account,
+        "run": run_id,
+        "ledger_head": ledger.head(),
+        "accounting": ACCOUNTING[account.currency],
+        **terms,
+        **promised(parts, currency=account.currency, **terms),
+        "made_from": [asdict(part) for part in parts],
+        "bookkeeping": books,
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"format": 1, "privacy": privacy}), encoding="utf-8")
 

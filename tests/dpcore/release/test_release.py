@@ -18,12 +18,12 @@ import pytest
 
 from dpcore import synthesize
 from dpcore.errors import OutputError
-from dpcore.ledger import open_ledger
+from dpcore.ledger import WHOLE, open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of, mu_of, sampler_delta
 from dpcore.release import state
 from dpcore.release.draft_folder import DraftFolder
 from dpcore.release.publishing import check_writable
-from dpcore.release.statement import Bookkeeping, Statement
+from dpcore.release.statement import Bookkeeping, StatedPart, Statement
 from dpcore.spec import load_spec
 from tests.conftest import Workspace, small_disk
 
@@ -147,9 +147,8 @@ def test_the_statement_names_its_accounting_and_the_amount_in_it(
     workspace.write_spec(("delta: 1e-9", f"delta: {delta:g}"))
     account = SimpleNamespace(name="visits", currency=currency, delta=delta)
     run = SimpleNamespace(id="r", reserved=AMOUNT_OF_ONE // 2, spent=AMOUNT_OF_ONE // 3)
-    statement = state(
-        load_spec(workspace.spec), account=account, run=run, ledger="1" * 64, head="", draws=1000, given=()
-    )
+    part = StatedPart("r", None, run.reserved, fixed=1, blocks=(WHOLE,), delta=delta, draws=1000, max_rows_per_unit=2)
+    statement = state(load_spec(workspace.spec), account=account, run=run, ledger="1" * 64, head="", made_from=(part,))
     assert statement.accounting == accounting
     assert (statement.rho, statement.mu) == amounts
     assert statement.epsilon == epsilon_of(AMOUNT_OF_ONE // 2, currency=currency, delta=delta)

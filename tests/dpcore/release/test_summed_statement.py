@@ -7,9 +7,25 @@ import pytest
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, Promise, promise_of
-from dpcore.release.summed_statement import SummedStatement, state_sum
+from dpcore.release.statement import Statement
+from dpcore.release.summed_statement import state_sum
 
 RHO = 0.25
+
+
+def made(number: int, **changes: Any) -> dict[str, Any]:
+    """Return the run of a month, as a manifest lists it."""
+    told = {
+        "run": f"run-{number}",
+        "release": None,
+        "amount": round(RHO * AMOUNT_OF_ONE),
+        "fixed": 100 + number,
+        "blocks": [f"2026-{number:02}"],
+        "delta": 1e-6,
+        "draws": 100,
+        "max_rows_per_unit": 20,
+    }
+    return told | changes
 
 
 def part(number: int, **changes: Any) -> dict[str, Any]:
@@ -37,12 +53,13 @@ def part(number: int, **changes: Any) -> dict[str, Any]:
         "weight": None,
         "max_row_weight": 1,
         "chosen_limit": None,
-        "earlier": [],
+        "made_from": [made(number)],
+        "in_one_block": None,
     }
     return told | changes
 
 
-def stated(**changes: Any) -> SummedStatement:
+def stated(**changes: Any) -> Statement:
     return state_sum([part(number, **changes) for number in (1, 2, 3)])
 
 
@@ -55,7 +72,7 @@ def test_a_row_is_in_one_part_and_loses_the_most_of_one() -> None:
     statement = stated(unit="row")
     assert Promise(statement.epsilon, statement.delta) == promised(1)
     assert statement.rho == RHO
-    assert statement.in_one_part is None
+    assert statement.in_one_block is None
     assert "adding or removing one row." in statement.sentence
 
 
@@ -67,17 +84,18 @@ def test_a_replaced_row_may_leave_one_part_and_enter_another() -> None:
 def test_a_person_in_every_part_loses_the_sum_and_is_told_so() -> None:
     statement = stated()
     assert Promise(statement.epsilon, statement.delta) == promised(3)
-    assert statement.in_one_part == promised(1)
+    assert statement.in_one_block == promised(1)
     assert statement.epsilon > 1.5 * promised(1).epsilon
     assert (
-        "at most 20 count in each of its 3 parts. For one patient whose rows all lie in one part, the promise is ("
+        "at most 20 count in each of 3 runs. For one patient whose rows all lie in one block, the promise is ("
         in statement.sentence
     )
     assert statement.difference == (
-        "adding or removing one patient with all its rows, of which at most 20 count in each of its 3 parts"
+        "adding or removing one patient with all its rows, of which at most 20 count in each of 3 runs"
     )
-    assert "of which at most 1 counts in each of its 3 parts." in stated(max_rows_per_unit=1).sentence
-    assert statement.earlier == ("run-1", "run-2", "run-3")
+    few = state_sum([part(number, made_from=[made(number, max_rows_per_unit=1)]) for number in (1, 2)])
+    assert "of which at most 1 counts in each of 2 runs." in few.sentence
+    assert [run.run for run in statement.made_from] == ["run-1", "run-2", "run-3"]
     assert (statement.draws, statement.bookkeeping.reserved) == (300, pytest.approx(3 * RHO))
 
 
@@ -85,58 +103,41 @@ def test_a_person_in_every_part_loses_the_sum_and_is_told_so() -> None:
 @pytest.mark.parametrize("rhos", [(0.25, 0.5), (0.5, 0.25)])
 def test_the_first_run_decides_what_was_fixed_before_the_first_draw(unit: str, rhos: tuple[float, float]) -> None:
     # With 0.25 chosen after 0.5 was seen, 0.25 cannot decide the order of the conversion.
-    statement = state_sum([part(at, unit=unit, rho=rho, delta=1e-6 / at) for at, rho in enumerate(rhos, 1)])
+    runs = [made(at, amount=round(rho * AMOUNT_OF_ONE), delta=1e-6 / at) for at, rho in enumerate(rhos, 1)]
+    statement = state_sum([part(at, unit=unit, made_from=[run]) for at, run in enumerate(runs, 1)])
     total, first = (round(each * AMOUNT_OF_ONE) for each in (max(rhos) if unit == "row" else sum(rhos), rhos[0]))
     expected = promise_of(Cap(Currency.ZCDP, total, first=first if total > first else None), delta=1e-6)
     assert Promise(statement.epsilon, statement.delta) == expected
 
 
-def given(number: int) -> dict[str, str]:
-    return {"run": f"run-{number}", "release": f"release-{number}", "manifest_sha256": f"{number}" * 64}
+def test_a_run_counts_once_however_many_releases_go_back_to_it() -> None:
+    links = [made(number) for number in (1, 2, 3)]
+    chain = [part(number, made_from=links[:number]) for number in (1, 2, 3)]
+    statement, plain = state_sum(chain), stated()
+    assert [run.run for run in statement.made_from] == ["run-1", "run-2", "run-3"]
+    assert (statement.epsilon, statement.delta, statement.draws) == (plain.epsilon, plain.delta, plain.draws)
 
 
-@pytest.mark.parametrize("unit", ["row", "patient"])
-def test_a_sum_was_given_what_its_parts_were_given_and_is_no_part(unit: str) -> None:
-    parts = [part(1, given=[given(9)]), part(2, given=[given(1)]), part(3, given=[given(2), given(9)])]
+@pytest.mark.parametrize(("unit", "amounts"), [("row", (2 * RHO, 2)), ("patient", (4 * RHO, 4))])
+def test_a_run_that_is_no_part_counts_for_whoever_it_has_read(unit: str, amounts: tuple[float, int]) -> None:
+    before = made(0, blocks=["2026-02"])
+    parts = [part(1), part(2, made_from=[before, made(2)]), part(3)]
     statement = state_sum([{**each, "unit": unit} for each in parts])
-    assert [each.run for each in statement.given] == ["run-9"]
-    assert "It was made with release release-9, which was published before." in statement.sentence
-    plain = stated(unit=unit)
-    assert plain.given == ()
-    assert "made with" not in plain.sentence
-    assert (statement.epsilon, statement.delta) == (plain.epsilon, plain.delta)
-    assert statement.in_one_part == plain.in_one_part
+    assert (statement.rho, statement.draws) == (amounts[0], 400)
+    assert statement.made_from[0].run == "run-0"
+    assert Promise(statement.epsilon, statement.delta) == promised(amounts[1])
+    assert "The promise counts the reservations of all 4 runs that were used." in statement.sentence
 
 
-def test_a_chain_whose_every_release_is_a_part_has_no_condition() -> None:
-    parts = [part(1), part(2, given=[given(1)]), part(3, given=[given(2)])]
-    assert state_sum(parts).given == ()
-
-
-def test_several_earlier_releases_are_all_named() -> None:
-    statement = state_sum([part(1, given=[given(8)]), part(2, given=[given(9)])])
-    assert "It was made with the releases release-8, release-9, which were published before." in statement.sentence
-    assert "what it adds to those releases" in statement.sentence
-
-
-def test_a_part_that_was_also_made_from_other_runs_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"run-2 was also made from the answers of other runs.*made by one run each"):
-        state_sum([part(1, unit="row"), part(2, unit="row", earlier=["run-1"])])
-
-
-@pytest.mark.parametrize(
-    ("accounting", "changes"),
-    [
-        ("pure epsilon, basic composition", {"rho": None, "delta": 0.0, "epsilon": 1.5}),
-        ("Gaussian differential privacy", {"rho": None, "mu": 0.5}),
-    ],
-)
-def test_other_currencies_add_up_likewise(accounting: str, changes: dict[str, Any]) -> None:
-    statement = stated(accounting=accounting, **changes)
-    if statement.mu is None:
-        assert statement.epsilon == pytest.approx(4.5)
+@pytest.mark.parametrize("accounting", ["pure epsilon, basic composition", "Gaussian differential privacy"])
+def test_other_currencies_add_up_likewise(accounting: str) -> None:
+    pure = accounting.startswith("pure")
+    runs = [made(number, delta=0.0 if pure else 1e-6) for number in (1, 2, 3)]
+    statement = state_sum([part(at, accounting=accounting, made_from=[run]) for at, run in enumerate(runs, 1)])
+    if pure:
+        assert statement.epsilon == pytest.approx(3 * RHO)
     else:
-        assert statement.mu == pytest.approx(0.5 * math.sqrt(3))
+        assert statement.mu == pytest.approx(math.sqrt(3 * RHO))
 
 
 def test_parts_with_different_units_have_no_common_promise() -> None:

@@ -87,7 +87,7 @@ def about_release(said: Said, outcome: Outcome, ended: str, report: Report) -> t
             only(r'<th scope="row">delta</th><td>(.+?)</td>', card)[0],
         ),
         "release page": only(rf"This release is {private}", page),
-        "budget page": only(r"This run promises (epsilon \S+ at delta \S+|epsilon \S+?)\. ", budget_page(report)),
+        "budget page": only(r"The release promises (epsilon \S+ at delta \S+|epsilon \S+?)\. ", budget_page(report)),
         "run": only(r"promise +(epsilon \S+ at delta [^;]+|epsilon [^;]+);", ended),
         "show": (float(line.split()[4]), outcome.delta),
         "export as a page": numbers(row.split("|")[3]),

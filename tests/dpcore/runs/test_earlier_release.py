@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from dpcore.reporting.given import Given, bound_to, given_claim
 
 from benchmarks.coverage_releases import seeded
 from dpcore import Session, open_release, synthesize
@@ -23,7 +24,6 @@ from dpcore.ledger import EventKind, Ledger, Run, RunState, open_ledger
 from dpcore.release.manifest import Manifest
 from dpcore.release.verification import verify_release
 from dpcore.release.withdrawal import withdraw
-from dpcore.reporting.given import Given, bound_to, given_claim
 from dpcore.reporting.overview import overview
 from dpcore.runs import publication, synthesis
 from dpcore.runs.paying import claim_of

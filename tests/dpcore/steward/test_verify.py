@@ -74,9 +74,13 @@ def test_one_that_is_still_being_written_is_left_alone(books: Path) -> None:
     [
         ({"run": "births-7"}, "is not of run 'births-1', which recorded it"),
         ({"account": "clinic"}, "names another account than its run"),
-        ({"epsilon": 0.05}, "states another epsilon than its run's reservation promises"),
-        ({"epsilon": None}, "states no epsilon and delta that a run of its account can have"),
-        ({"delta": 1e-9}, "states no epsilon and delta that a run of its account can have"),
+        ({"epsilon": 0.05}, "states another epsilon than follows from its runs"),
+        ({"epsilon": None}, "states no promise, or one that cannot be compared with the runs that it lists"),
+        ({"delta": 1e-9}, "states another delta than follows from its runs"),
+        ({"draws": 9}, "states another draws than follows from its runs"),
+        ({"sampler_delta": 0.0}, "states another sampler_delta than follows from its runs"),
+        ({"made_from": []}, "states no promise, or one that cannot be compared with the runs that it lists"),
+        ({"neighbours": "replace-one"}, "states other terms than its account has"),
         ({"bookkeeping": None}, "states another reservation than its run has"),
         ({"bookkeeping": {"reserved": 0.001, "spent": 0.001}}, "states another reservation than its run has"),
         ({"ledger_head": "ab" * 32}, r"abababababababab\.\.\., is not in this chain of 55 events"),
@@ -209,7 +213,7 @@ def test_a_manifest_that_states_the_epsilon_of_what_was_spent_is_found(
         spent = ledger.run("run").spent
     assert verify_ledger(releases=[manifest]).manifests == 1
     edit(manifest, epsilon=epsilon_of(spent, currency=currency, delta=delta))
-    with pytest.raises(LedgerDamaged, match="states another epsilon than its run's reservation promises"):
+    with pytest.raises(LedgerDamaged, match="states another epsilon than follows from its runs"):
         verify_ledger(releases=[manifest])
 
 
