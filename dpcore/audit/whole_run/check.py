@@ -1,5 +1,7 @@
-"""The check of complete releases: canaries cannot be guessed better from the published files than the promise allows."""
+"""The check of complete releases: canaries cannot be guessed better from the published files than the promise that they state allows."""
 
+import json
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -13,7 +15,7 @@ from dpcore.audit.one_run_curves import least_amount
 from dpcore.audit.whole_run.guessing import RULES, right_guesses
 from dpcore.audit.whole_run.settings import Driver, Setting
 from dpcore.mechanisms.sampling import entropy
-from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
+from dpcore.privacy.accounting import Currency
 from dpcore.runs.steps import synthesize
 
 MOST_TIMES = 8
@@ -53,36 +55,43 @@ class ReleaseCheck:
         canaries = min(scaled(self.of.canaries, effort), self.of.canaries)
         of = replace(self.of, canaries=canaries)
         fewest: dict[str, tuple[int, int]] = {}
-        spent = 0.0
+        spent, stated = 0.0, math.inf
         for _ in range(of.releases):
             coins = (entropy.random_words(canaries) >> np.uint64(63)).astype(np.bool_)
             with self.fault(), of.released(coins, driver=self.driver) as outcome:
                 for rule, found in right_guesses(Path(outcome.release), setting=of, coins=coins).items():
                     fewest[rule] = min(found, fewest.get(rule, found))
-                spent = max(spent, outcome.spent)
+                spent, stated = max(spent, outcome.spent), min(stated, _stated(Path(outcome.release), of.currency))
         measured, told = 0.0, "no rule guesses better than chance"
         for rule, (guesses, correct) in fewest.items():
-            more = self._bound(of, guesses, correct, beyond=measured)
+            more = least_amount(
+                currency=of.currency,
+                canaries=of.canaries,
+                guesses=guesses,
+                correct=correct,
+                miss=MISS_OF_RULE ** (1 / of.releases),
+                between=(measured, MOST_TIMES * stated),
+            )
             if more > measured:
                 measured, told = more, f"{correct:,} of {guesses:,} right, or more: {rule}"
         return Finding(
             check=self.kind,
             setting=self.setting,
-            sound=max(measured, spent) * AMOUNT_OF_ONE <= of.promised,
+            sound=max(measured, spent) <= stated,
             shown=told,
             currency=of.currency,
-            charged=of.promised / AMOUNT_OF_ONE,
+            charged=stated,
             delta=of.delta if of.currency is Currency.PURE else 0.0,
             measured=measured,
         )
 
-    def _bound(self, of: Setting, guesses: int, correct: int, *, beyond: float) -> float:
-        """Return the lower bound that a rule shows, at least `beyond`."""
-        return least_amount(
-            currency=of.currency,
-            canaries=of.canaries,
-            guesses=guesses,
-            correct=correct,
-            miss=MISS_OF_RULE ** (1 / of.releases),
-            between=(beyond, MOST_TIMES * of.promised / AMOUNT_OF_ONE),
-        )
+
+def _stated(release: Path, currency: Currency) -> float:
+    """Return the amount that a release states, in the account's currency."""
+    privacy = json.loads((release / "manifest.json").read_text(encoding="utf-8"))["privacy"]
+    amounts = {
+        Currency.PURE: privacy["epsilon"],
+        Currency.ZCDP: privacy["rho"],
+        Currency.GDP: (privacy["mu"] or 0) ** 2,
+    }
+    return float(amounts[currency])

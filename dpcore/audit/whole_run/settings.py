@@ -156,3 +156,14 @@ output: {{path: "{folder / "releases"}"}}
                         neighbours=self.neighbours,
                     )
                 yield driver(spec)
+
+
+def chain_of_three(spec: Path) -> Made:
+    """Make three releases of one table, each of which publishes the measurements of those before again, and return the last."""
+    spec.write_text(spec.read_text(encoding="utf-8") + "prior: {release: latest, unchanged: true}\n", encoding="utf-8")
+    with open_ledger() as ledger:
+        (account,) = ledger.accounts()
+        ledger.raise_cap(account.name, cap=3 * account.cap, epsilon=3 * account.epsilon, reason="three releases")
+    synthesize(spec)
+    synthesize(spec)
+    return synthesize(spec)

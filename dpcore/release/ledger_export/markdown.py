@@ -92,7 +92,7 @@ def _by_release(statement: AccountStatement, heads: Sequence[str]) -> str:
     rows = [
         [
             f"`{_plain(each.release)}`" if each.release else f"none ({each.state})",
-            f"`{_plain(each.run)}`",
+            f"`{_plain(each.run)}`" + (f", made from {len(each.made_from):,} runs" if len(each.made_from) > 1 else ""),
             *_pairs(each.promise),
             figure(each.bookkeeping.spent),
         ]
@@ -104,9 +104,8 @@ def _by_release(statement: AccountStatement, heads: Sequence[str]) -> str:
         "The promise of each release by itself follows from the reservations of its runs. It is stated here at the account's delta, and in the "
         "release's manifest at the delta of its spec. A run without a release still counts toward the total."
     )
-    if several := [each for each in statement.releases if len(each.made_from) > 1]:
-        names = ", ".join(f"`{_plain(each.run)}` from {len(each.made_from):,} runs" for each in several)
-        about += f" Some are made from several runs, and count the reservations of all: {names}."
+    if any(len(each.made_from) > 1 for each in statement.releases):
+        about += " A release that is made from several runs counts the reservations of all of them."
     spent = f"{statement.bookkeeping.counts} spent (bookkeeping)"
     return "\n\n".join(["### By release", about, _table(["release", "run", *heads, spent], rows)])
 

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpcore.answers import replicates
 from dpcore.audit import guarantees, run
 from dpcore.audit.case import Audited, Bug
 from dpcore.audit.checks import MISS, MOST_CHECKS, Finding
 from dpcore.audit.whole_run import RELEASES, cases, faults
 from dpcore.audit.whole_run.check import MISS_OF_RULE, ReleaseCheck
 from dpcore.audit.whole_run.guessing import RULES, measurements, right_guesses
+from dpcore.audit.whole_run.settings import chain_of_three
 from dpcore.curator.curator import Curator
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.privacy.protection import Protection
@@ -36,6 +38,7 @@ def test_releases_in_pure_epsilon_show_no_more_than_they_promise_and_not_much_le
     (check,) = RELEASES[name]().checks
     finding = check.run(effort=QUARTER)
     assert finding.sound
+    assert finding.charged == cases.ROWS.promised / AMOUNT_OF_ONE  # which both settings reserve
     assert 0.4 * finding.charged < finding.measured <= finding.charged
 
 
@@ -67,6 +70,19 @@ def test_releases_in_other_currencies_show_no_more_than_they_promise_and_exact_c
 def test_half_the_noise_shows_in_a_currency_that_allows_for_unlikely_losses() -> None:
     (half,) = (bug for bug in RELEASES[cases.ADAPTIVE.name]().bugs if bug.name == "half noise")
     assert not half.check.run(effort=1.0).sound
+
+
+def test_a_chain_shows_no_more_than_its_last_release_states_and_more_than_its_last_run_reserved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replicates, "REPLICATES", 2)  # no interval is asked for
+    few = replace(cases.ROWS, epsilon=1.0, canaries=3000)
+    sound = ReleaseCheck(of=few, driver=chain_of_three).run(effort=1.0)
+    assert sound.sound
+    assert sound.charged == 3 * few.promised / AMOUNT_OF_ONE
+    own = ReleaseCheck(of=few, driver=chain_of_three, fault=faults.own_run_stated).run(effort=1.0)
+    assert not own.sound
+    assert own.charged == few.promised / AMOUNT_OF_ONE < min(own.measured, sound.measured)
 
 
 def test_bugs_are_planted_in_every_part_of_the_way_and_in_every_setting() -> None:

@@ -2,24 +2,41 @@
 
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from hashlib import sha256
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from dpcore import Outcome, cli, synthesize
-from dpcore.ledger import Account, AccountState, Run, open_ledger
-from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, Promise, budget_of, epsilon_of, promise_of
+from dpcore.errors import LedgerDamaged
+from dpcore.ledger import Account, AccountState, open_ledger
+from dpcore.privacy.accounting import (
+    AMOUNT_OF_ONE,
+    Cap,
+    Currency,
+    Promise,
+    budget_of,
+    epsilon_of,
+    promise_of,
+    sampler_delta,
+)
 from dpcore.privacy.protection import Neighbours
+from dpcore.release.integrity import listed_files, sums_of
+from dpcore.release.verification import verify_release
+from dpcore.reporting import lineage
 from dpcore.reporting.formatting import at_most, pair, several_blocks
 from dpcore.reporting.outcome import Report
 from dpcore.reporting.overview import AccountOverview, overview
 from dpcore.reporting.promises import AccountPromise, account_promise
+from dpcore.steward.verify import verify_ledger
 from flows.pages.account import account_page
 from flows.pages.run import budget_page, release_page
 from tests.conftest import Workspace
@@ -197,8 +214,8 @@ def test_a_release_and_its_account_promise_the_same_everywhere(
     def of_declared(payer: Account, **more: Any) -> AccountPromise:
         return account_promise(payer, **{**more, "first_cap": None})
 
-    def of_what_was_spent(payer: Account, one: Run, **_more: object) -> Promise:
-        return Promise(epsilon_of(one.spent, currency=payer.currency, delta=payer.delta), payer.delta)
+    def of_what_was_spent(payer: Account, _parts: object, **_more: object) -> Promise:
+        return Promise(epsilon_of(done.spent, currency=payer.currency, delta=payer.delta), payer.delta)
 
     with monkeypatch.context() as planted:  # the control: outputs that go their own way
         planted.setattr(sys.modules["dpcore.reporting.overview"], "release_promise", of_what_was_spent)
@@ -206,6 +223,78 @@ def test_a_release_and_its_account_promise_the_same_everywhere(
     with monkeypatch.context() as planted:
         planted.setattr(sys.modules["dpcore.reporting.overview"], "account_promise", of_declared)
         assert agree(about_account(said, found()), raised) is (currency is Currency.PURE)
+
+
+ABOUT = """\
+about:
+  title: Visits
+  description: The visits of a clinic.
+  curators: [Office]
+  intended_use: Tests.
+  region: Nowhere
+  authors: [Somebody]
+prior: {release: latest, unchanged: true}
+"""
+OWN = 0.7
+"""The epsilon of each link."""
+
+
+def of_links(links: int, currency: Currency, delta: float) -> Promise:
+    amount = budget_of(OWN, delta=delta, currency=currency)[1]
+    return promise_of(Cap(currency, links * amount, first=amount if links > 1 else None), delta=delta)
+
+
+def edited(release: Path, folder: Path, promise: Promise) -> Path:
+    """Return a copy of a release that states another promise, with hashes that fit."""
+    copy = Path(shutil.copytree(release, folder / release.name))
+    manifest = json.loads((copy / "manifest.json").read_text(encoding="utf-8"))
+    manifest["privacy"] |= asdict(promise)
+    written = json.dumps(manifest).encode()
+    (copy / "manifest.json").write_bytes(written)
+    (copy / "SHA256SUMS").write_bytes(sums_of(listed_files(manifest), digest=sha256(written).hexdigest()))
+    return copy
+
+
+@pytest.mark.parametrize("currency", Currency)
+def test_a_chain_of_releases_of_one_table_promises_the_sum_of_its_links_everywhere(
+    workspace: Workspace,
+    said: Said,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    currency: Currency,
+) -> None:
+    delta = 0.0 if currency is Currency.PURE else 1e-9
+    workspace.write_spec(("epsilon: 1.0", f"epsilon: {OWN}"), ("delta: 1e-9", f"delta: {delta}"))
+    workspace.spec.write_text(workspace.spec.read_text("utf-8") + ABOUT, encoding="utf-8")
+    workspace.open_account(epsilon=9.0, delta=delta, currency=currency)
+    draws = []
+    for links in (1, 2, 3):
+        outcome, ended = run(workspace.spec, capsys)
+        promise, release = of_links(links, currency, delta), Path(outcome.release)
+        assert agree(about_release(said, outcome, ended, reported(outcome)), promise)
+        entry = yaml.safe_load((release / "deployment.yaml").read_text(encoding="utf-8"))["deployment"]
+        assert entry["privacy_loss"]["privacy_parameters"]["epsilon"] == promise.epsilon
+        privacy = json.loads((release / "manifest.json").read_text(encoding="utf-8"))["privacy"]
+        draws.append(privacy["made_from"][-1]["draws"])
+        assert (len(privacy["made_from"]), privacy["draws"]) == (links, sum(draws))
+        assert privacy["sampler_delta"] == sampler_delta(sum(draws), epsilon=promise.epsilon)
+    assert promise.epsilon > 1.5 * of_links(1, currency, delta).epsilon
+    assert verify_ledger().manifests == 3
+    assert not verify_release(release).problems
+    for less in (of_links(1, currency, delta), of_links(2, currency, delta)):
+        copy = edited(release, workspace.folder / at_most(less.epsilon), less)
+        (problem,) = verify_release(copy).problems
+        assert problem.what == "states another epsilon than follows from its runs"
+        with pytest.raises(LedgerDamaged, match=problem.what):
+            verify_ledger(releases=[copy])
+    with monkeypatch.context() as planted:  # the control: a link that counts its own run only
+        planted.setattr(lineage, "needed_for", lambda *_: ())
+        outcome, ended = run(workspace.spec, capsys)
+        own = of_links(1, currency, delta)
+        assert agree(about_release(said, outcome, ended, reported(outcome)), own)
+    assert verify_release(Path(outcome.release)).problems
+    with pytest.raises(LedgerDamaged, match="lists other runs, or other reservations of them, than the ledger has"):
+        verify_ledger()
 
 
 @pytest.mark.parametrize("unit", ["row", "person"])

@@ -1,11 +1,11 @@
-"""`prior: latest`: a release that starts from the dataset's newest one, and promises what it adds to that one."""
+"""`prior: latest`: a release that starts from the dataset's newest one, and whose promise counts both."""
 
 import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import chdir
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from dpcore.reporting.given import Given, bound_to, given_claim
 
 from benchmarks.coverage_releases import seeded
 from dpcore import Session, open_release, synthesize
@@ -21,9 +20,11 @@ from dpcore.answers import replicates
 from dpcore.cli.main import main
 from dpcore.errors import LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import EventKind, Ledger, Run, RunState, open_ledger
+from dpcore.privacy.accounting import Cap, promise_of
 from dpcore.release.manifest import Manifest
 from dpcore.release.verification import verify_release
 from dpcore.release.withdrawal import withdraw
+from dpcore.reporting.lineage import Part, bound_claim, bound_to, ledger_parts
 from dpcore.reporting.overview import overview
 from dpcore.runs import publication, synthesis
 from dpcore.runs.paying import claim_of
@@ -102,27 +103,33 @@ def told(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]
         yield caplog
 
 
-def given_first(first: Path) -> dict[str, str]:
-    (digest,) = [line.split()[0] for line in (first / "SHA256SUMS").read_text().splitlines() if "manifest.json" in line]
-    return {"run": "first", "release": first.name, "manifest_sha256": digest}
+def manifest_sha256(release: Path) -> str:
+    (digest,) = [
+        line.split()[0] for line in (release / "SHA256SUMS").read_text().splitlines() if "manifest.json" in line
+    ]
+    return digest
+
+
+def runs_of(release: Path) -> list[str]:
+    return [part["run"] for part in manifest_of(release)["privacy"]["made_from"]]
 
 
 def test_the_first_release_starts_from_equal_weights_and_says_so(two: tuple[Path, Path, Path]) -> None:
     spec, first, _ = two
     manifest = manifest_of(first)
     assert manifest["prior"] == {"kind": "earlier release", "name": None, "used": False}
-    assert manifest["privacy"]["given"] == []
-    assert "made with" not in manifest["privacy"]["guarantee"]
+    assert runs_of(first) == ["first"]
+    assert "runs that were used" not in manifest["privacy"]["guarantee"]
     assert not (first / "start.parquet").exists()
     assert bound_to(in_ledger(spec.parent)["first"].claim) is None
 
 
 def test_the_second_release_starts_from_the_rows_of_the_first(two: tuple[Path, Path, Path]) -> None:
     spec, first, second = two
-    manifest, expected = manifest_of(second), given_first(first)
+    manifest, digest = manifest_of(second), manifest_sha256(first)
     said = manifest["prior"]
     assert (said["kind"], said["name"], said["run"]) == ("earlier release", first.name, "first")
-    assert said["sha256"] == expected["manifest_sha256"]
+    assert said["sha256"] == digest
     assert said["rows"] == manifest_of(first)["rows"]
     assert said["used"]
     (warning,) = (each for each in manifest["warnings"] if "intervals do not count the errors of that start" in each)
@@ -130,32 +137,37 @@ def test_the_second_release_starts_from_the_rows_of_the_first(two: tuple[Path, P
     assert not any("have started from" in each for each in manifest_of(first)["warnings"])
     assert (second / "start.parquet").exists()
     assert open_release(second).start.functions
-    assert bound_to(in_ledger(spec.parent)["second"].claim) == ("first", expected["manifest_sha256"])
+    assert bound_to(in_ledger(spec.parent)["second"].claim) == ("first", digest)
     Manifest.model_validate(manifest)
 
 
-def test_the_statement_says_what_the_promise_is_about(two: tuple[Path, Path, Path]) -> None:
-    _, first, second = two
+def test_the_statement_counts_both_runs(two: tuple[Path, Path, Path]) -> None:
+    spec, first, second = two
     privacy, before = manifest_of(second)["privacy"], manifest_of(first)["privacy"]
-    assert privacy["given"] == [given_first(first)]
-    assert (privacy["epsilon"], privacy["delta"], privacy["rho"]) == (before["epsilon"], before["delta"], before["rho"])
-    sentence = (
-        f"It was made with release {first.name}, which was published before. The promise is about what it adds to that release; what all "
-        "releases reveal together is the total of account people, which its ledger states."
-    )
+    runs = in_ledger(spec.parent)
+    with chdir(spec.parent), open_ledger() as ledger:
+        currency = ledger.account("people").currency
+    amount = sum(run.reserved for run in runs.values())
+    promise = promise_of(Cap(currency, amount, first=runs["first"].reserved), delta=before["delta"])
+    assert (privacy["epsilon"], privacy["delta"]) == (promise.epsilon, promise.delta)
+    assert privacy["epsilon"] > 1.3 * before["epsilon"]
+    assert runs_of(second) == ["first", "second"]
+    assert [part["release"] for part in privacy["made_from"]] == [first.name, None]
+    assert [part["draws"] for part in privacy["made_from"]] == [before["draws"], privacy["draws"] - before["draws"]]
+    sentence = "The promise counts the reservations of all 2 runs that were used."
     assert sentence in privacy["guarantee"]
     card = (second / "card.html").read_text(encoding="utf-8")
     assert sentence in card
-    assert "This promise covers what this release adds to the one it was made with." in card
+    assert "This promise covers this release and those of all runs that it is made from." in card
+    assert f"run first, with release {first.name}: " in card
     assert "This promise covers this release alone." in (first / "card.html").read_text(encoding="utf-8")
-    schema = pq.read_schema(second / "data" / "part-00000.parquet")
-    footer = json.loads(schema.metadata[b"dpflow"])
-    assert footer["given"] == privacy["given"]
+    footers = [pq.read_schema(path).metadata[b"dpflow"] for path in second.rglob("*.parquet")]
+    assert {json.loads(footer)["epsilon"] for footer in footers} == {promise.epsilon}
     assert not verify_release(second).problems
 
 
 def test_the_ledger_agrees_and_shows_it(two: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    spec, first, _ = two
+    spec, _, second = two
     with chdir(spec.parent):
         verify_ledger()
         with open_ledger() as ledger:
@@ -163,36 +175,47 @@ def test_the_ledger_agrees_and_shows_it(two: tuple[Path, Path, Path], capsys: py
         assert main(["ledger", "show", "people"], runner=None) == 0  # type: ignore[arg-type]
         shown = capsys.readouterr().out
         assert main(["ledger", "export", "people", "--to", "exported"], runner=None) == 0  # type: ignore[arg-type]
-    assert [item.given for item in found.runs] == [(), (Given(**given_first(first)),)]
-    assert f"starts from {first.name}" in shown
-    assert "a release that starts from an earlier one promises what it adds to that one" in shown
+    assert [[part.run for part in item.made_from] for item in found.runs] == [["first"], ["first", "second"]]
+    assert found.runs[1].promise(found.account).epsilon == manifest_of(second)["privacy"]["epsilon"]
+    assert "made from 2 runs, since first" in shown
+    assert "a run that goes on from others promises the epsilon of all their reservations and its own" in shown
     page = next((spec.parent / "exported").glob("*.md")).read_text(encoding="utf-8")
-    assert f"→ `{first.name}`" in page
+    assert "`second`, made from 2 runs" in page
 
 
-def test_a_statement_without_the_earlier_release_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_statement_of_the_own_run_alone_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = ready(tmp_path)
     make(spec, "first")
     with monkeypatch.context() as patch:
-        patch.setattr(publication, "given_to", lambda *_: ())  # the planted bug
-        make(spec, "second")
+        patch.setattr(publication, "ledger_parts", lambda *arguments: ledger_parts(*arguments)[-1:])  # the planted bug
+        second = make(spec, "second")
     assert bound_to(in_ledger(tmp_path)["second"].claim) is not None
-    with (
-        chdir(tmp_path),
-        pytest.raises(LedgerDamaged, match="states other earlier releases than its run has started from"),
-    ):
+    with chdir(tmp_path), pytest.raises(LedgerDamaged, match="lists other runs, or other reservations of them"):
         verify_ledger()
+    assert [each.what for each in verify_release(second).problems] == [
+        "omits run first, which the release is made from"
+    ]
 
 
-def test_a_statement_with_an_invented_earlier_release_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("change", [{"amount": 1}, {"fixed": 0}, {"run": "elsewhere"}])
+def test_a_statement_of_other_runs_or_smaller_reservations_than_the_ledger_has_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
     spec = ready(tmp_path, prior=NONE)
-    invented = (Given("first", "elsewhere", 64 * "0"),)
-    monkeypatch.setattr(publication, "given_to", lambda *_: invented)  # it would lower what the release promises
+
+    def invented(*arguments: Any) -> tuple[Part, ...]:
+        (own,) = ledger_parts(*arguments)
+        return replace(own, release="elsewhere", **{"run": "elsewhere", **change}), own
+
+    stated = publication.stated_parts
+    monkeypatch.setattr(publication, "ledger_parts", invented)
+    monkeypatch.setattr(
+        publication,
+        "stated_parts",
+        lambda *parts, draws, **more: stated(*parts, draws={**draws, "elsewhere": 1}, **more),
+    )
     make(spec, "first")
-    with (
-        chdir(tmp_path),
-        pytest.raises(LedgerDamaged, match="states other earlier releases than its run has started from"),
-    ):
+    with chdir(tmp_path), pytest.raises(LedgerDamaged, match="lists other runs, or other reservations of them"):
         verify_ledger()
 
 
@@ -314,7 +337,7 @@ def test_a_published_run_is_resumed_after_retention_has_removed_its_start(
     assert outcome.sampler_delta == manifest["privacy"]["sampler_delta"]
     assert [asdict(each) | {"columns": list(each.columns)} for each in report.rounds] == manifest["rounds"]
     assert manifest["rounds"]
-    assert report.privacy["given"][0]["release"] == first.name
+    assert report.privacy["made_from"][0]["release"] == first.name
     assert in_ledger(tmp_path) == before
     assert {path: path.read_bytes() for path in second.rglob("*") if path.is_file()} == files
     assert "the weights start from" not in told.text
@@ -408,7 +431,7 @@ def test_a_check_of_a_retry_asks_for_the_start_of_its_first_attempt(tmp_path: Pa
 
 def test_an_id_that_is_too_long_for_a_claim_is_one_sentence_and_nothing_is_spent(tmp_path: Path) -> None:
     spec = ready(tmp_path)
-    room = 500 - len(given_claim(claim_of(load_spec(spec)), run="", manifest_sha256=64 * "0"))
+    room = 500 - len(bound_claim(claim_of(load_spec(spec)), run="", manifest_sha256=64 * "0"))
     first = make(spec, "a" * room)
     assert manifest_of(make(spec, "b" * (room + 1)))["prior"]["name"] == first.name
     with pytest.raises(UsageError, match=rf"has {room + 1} characters, .* at most {room}; name the rows") as caught:
@@ -537,7 +560,7 @@ def test_the_plan_and_the_run_say_what_they_start_from(
         assert f"the weights start from release {first.name}" in told.text
 
 
-def test_a_release_of_a_session_keeps_what_its_first_release_was_given(tmp_path: Path) -> None:
+def test_a_release_of_a_session_is_made_from_what_its_first_release_is_made_from(tmp_path: Path) -> None:
     spec = ready(tmp_path)
     first = make(spec, "first")
     with chdir(tmp_path), seeded(9):
@@ -545,9 +568,9 @@ def test_a_release_of_a_session_keeps_what_its_first_release_was_given(tmp_path:
             published = session.release()
         privacy = manifest_of(Path(published["release"]))["privacy"]
         verify_ledger()
-    assert privacy["given"] == [given_first(first)]
-    assert f"It was made with release {first.name}" in privacy["guarantee"]
-    assert privacy["earlier"] == ["s-first", "s"]
+    assert [part["run"] for part in privacy["made_from"]] == ["first", "s", "s-first", "s-release-0"]
+    assert privacy["made_from"][0]["release"] == first.name
+    assert privacy["epsilon"] > manifest_of(first)["privacy"]["epsilon"] + 0.1
 
 
 ABOUT = """\
@@ -571,6 +594,5 @@ def test_the_entry_for_the_registry_says_it_too(tmp_path: Path) -> None:
         ]
         for each in (first, second)
     ]
-    assert said[0].endswith("This is the promise of this release alone.")
-    assert f"made with release {first.name}" in said[1]
-    assert "this release alone" not in said[1]
+    assert all(each.endswith("This is the promise of this release alone.") for each in said)
+    assert "The promise counts the reservations of all 2 runs that were used." in said[1]
