@@ -1,4 +1,4 @@
-"""Start from the dataset's newest release: its published rows are a prior like a public table (docs/decisions/0064).
+"""Start from the dataset's newest release: its published rows are a prior, and the promise counts the runs behind them (docs/decisions/0064).
 
 Which release that is follows from the ledger and the folder of releases alone. A run is bound to it by its claim. When it is resumed, it starts
 from the same release, even if newer ones have been published since.
@@ -130,10 +130,9 @@ class EarlierRelease(Prior):
         """Raise if the id of the earlier run is too long for the claim of a run, which ends with it."""
         room = LONGEST - len(claim_in(declaration.series, self.bound(claim_of(declaration)))) + len(self.run)
         if len(self.run) > room:
-            rows = ", ".join(one_line(self.folder / file) for file, _ in self.files)
             raise unusable(
                 f"the id of the run that made release {one_line(self.name)} has {len(self.run)} characters, and a run can only be bound to an id "
-                f"of at most {room}; name the rows of the release as a public table instead, `prior: {{path: FILE}}` with {rows}"
+                f"of at most {room}"
             )
 
     def bound(self, claim: str) -> str:

@@ -4,6 +4,7 @@ The run is bound to the prior. Its claim ends with the prior's identity, so that
 """
 
 import hashlib
+import json
 import re
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dpcore.errors import SourceError, UsageError
 from dpcore.ledger import Run
@@ -84,6 +86,10 @@ class PublicTable(Prior):
         if len(source.local_files) != 1:
             raise unusable("it is not one file on this machine")
         (file,) = source.local_files
+        if _paid_by(file) == declaration.spec.dataset:
+            raise unusable(
+                f"{file.name} holds rows of an earlier release, which the promise has to count; write `prior: latest`"
+            )
         found = cls(file.name, _sha256(file), file, source)
         if before is not None:
             found._require_same(before)
@@ -179,6 +185,15 @@ def check_columns(source: Source, declaration: Declaration, *, name: str | None 
 def unusable(problem: str) -> UsageError:
     """Return the error of a prior that cannot be used."""
     return UsageError(f"the prior cannot be used: {problem}; correct `prior` in the spec, or remove it")
+
+
+def _paid_by(file: Path) -> str | None:
+    """Return the account that has paid for the rows of a file, if its footer says that they were released."""
+    try:
+        stated = json.loads((pq.read_schema(file).metadata or {}).get(b"dpflow", b"{}"))
+    except (OSError, pa.ArrowException, ValueError):  # it is no Parquet file, or not one of dpflow
+        return None
+    return stated.get("account") if isinstance(stated, dict) else None
 
 
 def _sha256(path: Path) -> str:

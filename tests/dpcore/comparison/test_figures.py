@@ -12,7 +12,8 @@ from dpcore.errors import BudgetRefused, SpecError, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms import DiscreteLaplace, from_description
 from dpcore.places import places_of_spec, using
-from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.accounting import Cap, Currency, budget_of, promise_of
+from dpcore.reporting.formatting import pair
 from dpcore.runs.reading import Reading
 from dpcore.steward.approvals import require_approval, require_none
 from dpcore.steward.verify import verify_ledger
@@ -44,8 +45,13 @@ def test_figures_are_paid_in_full_and_published_with_their_promise(site: Site) -
     assert [row.mechanism["l1"] for row in rows] == [2, 2, 2]
     assert sum(row.amount for row in rows) > 0.99 * price
     told = json.loads(bought.file.read_text(encoding="utf-8"))
+    release, own = told["privacy"]["made_from"]  # whoever sees the figures sees something of the release, too
+    assert (release["release"], own["run"], own["amount"]) == (site.release.name, bought.run, price)
+    together = promise_of(
+        Cap(Currency.ZCDP, release["amount"] + price, first=release["amount"]), delta=release["delta"]
+    )
     assert told["privacy"]["guarantee"].startswith(
-        "These figures are (2, 1e-09)-differentially private with respect to"
+        f"These figures are {pair(together.epsilon, together.delta)}-differentially private with respect to"
     )
     assert "adding or removing one person with all its rows, of which at most 2 count" in told["privacy"]["guarantee"]
     assert [each["rows"] for each in told["figures"]] == [each.rows for each in bought.figures]
@@ -122,7 +128,7 @@ def test_an_epsilon_above_the_threshold_needs_approval(site: Site) -> None:
             require_none("visits")
 
 
-def test_the_delta_is_that_of_the_spec_and_not_that_of_the_release(site: Site) -> None:
+def test_the_price_is_at_the_delta_of_the_spec_and_the_promise_at_that_of_the_release(site: Site) -> None:
     other = site.folder / "stricter.yaml"
     other.write_text(site.spec.read_text(encoding="utf-8").replace("delta: 1e-9", "delta: 1e-12"), encoding="utf-8")
     try:
@@ -132,7 +138,7 @@ def test_the_delta_is_that_of_the_spec_and_not_that_of_the_release(site: Site) -
     with open_ledger() as ledger:
         assert ledger.run(bought.run).reserved == budget_of(0.2, delta=1e-12)[1] < budget_of(0.2, delta=1e-9)[1]
     told = json.loads(bought.file.read_text(encoding="utf-8"))
-    assert told["privacy"]["delta"] == 1e-12
-    assert told["privacy"]["epsilon"] == pytest.approx(0.2)
+    assert [part["delta"] for part in told["privacy"]["made_from"]] == [1e-9, 1e-12]
+    assert told["privacy"]["delta"] == 1e-9  # of both together: what was fixed before the first draw
     assert told["dataset"] == "visits"
     assert bought.file.name.startswith(f"{site.release.name}-figures-")
