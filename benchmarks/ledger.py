@@ -8,7 +8,8 @@ balance and adds one row of a charge's size under a unique key. Its rate is the 
 share of it that the ledger reaches.
 
 Scale: a ledger of many committed operations and blocks is written in bulk and verified in its own process. So is one of a tenth of its size,
-to compare their memory. Then the same charges are made alternately on the large ledger and on an empty one.
+to compare their memory. Then the same charges, some of them to the share of an analyst, are made alternately on the large ledger and on an
+empty one.
 
 All times are wall time, because a durable charge waits for the disk. Each figure is a median over the rounds.
 """
@@ -144,7 +145,11 @@ def _scale_lines(figures: dict[str, Any]) -> list[str]:
     for kind, cost in figures["cost_on_large"].items():
         empty, large = (figures["milliseconds"][size][kind] for size in ("empty", "large"))
         lines.append(f"  {kind.replace('_', ' '):32}{empty:>12.3f}{large:>10.3f}{cost:>8.2f}")
-    return lines
+    ratio = figures["analyst_to_plain_charge"]
+    return [
+        *lines,
+        f"  on the large ledger, a charge to an analyst's share takes {ratio:.2f} times as long as a plain one",
+    ]
 
 
 if __name__ == "__main__":

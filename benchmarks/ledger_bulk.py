@@ -99,7 +99,7 @@ class _History:
         self._record(EventKind.DATA_VERSION, run, {"version": VERSION})
         for number in range(begin, until):
             self._add_operation(run, f"step-{number:09}")
-        settlement = {"spent": total, "returned": 0, "release": run, "manifest": None}
+        settlement = {"spent": total, "returned": 0, "release": run, "manifest": None, "manifest_sha256": None}
         last = self._record(EventKind.SETTLED, run, settlement)
         row = Run(
             *(run, ACCOUNT, total, total, RunState.SETTLED, "bulk", None, None, VERSION, AT, run),
@@ -125,7 +125,7 @@ class _History:
     def _add_operation(self, run: str, step: str) -> None:
         output = self._rng.randbytes(OUTPUT_BYTES)
         digest = sha256(output).hexdigest()
-        charge = {"step": step, "attempt": 1, "amount": AMOUNT, "mechanism": MECHANISM, "fence": 1}
+        charge = {"step": step, "attempt": 1, "amount": AMOUNT, "mechanism": MECHANISM, "fence": 1, "analyst": None}
         charged = self._record(EventKind.CHARGED, run, charge)
         commit = {"step": step, "attempt": 1, "sha256": digest, "size": len(output)}
         committed = self._record(EventKind.COMMITTED, run, commit)

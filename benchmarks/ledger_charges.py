@@ -5,11 +5,13 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 
 from benchmarks.ledger_scenario import MECHANISM
 from dpcore.ledger import Ledger, Operation
 
 AMOUNT, OUTPUT = 1_000, bytes(range(200))
+ANALYST = "ada"
 FOR_ALL = 1 << 50
 """The amount reserved by the one run that pays for all operations."""
 
@@ -26,11 +28,12 @@ class Charges:
         self._numbers = itertools.count()
         ledger.reserve("worker", account=account, amount=FOR_ALL, claim="charges", blocks=blocks[:1])
         self._lease = ledger.lease("worker")
+        ledger.share("worker", analyst=ANALYST, cap=FOR_ALL, token=sha256(b"").hexdigest())
 
-    def charges(self) -> float:
-        """Charge operations."""
+    def charges(self, analyst: str | None = None) -> float:
+        """Charge operations, to an analyst's share if there is an analyst."""
         steps = self._names("step")
-        return timed(lambda: [self._charge(step) for step in steps], transactions=self._times)
+        return timed(lambda: [self._charge(step, analyst) for step in steps], transactions=self._times)
 
     def pairs(self) -> float:
         """Charge and commit operations. Each takes two transactions."""
@@ -59,8 +62,8 @@ class Charges:
         columns = (*vars(event).values(), *vars(operation).values())
         return sum(len(str(value)) for value in columns if value is not None)
 
-    def _charge(self, step: str) -> Operation:
-        return self._ledger.charge(self._lease, step=step, amount=AMOUNT, mechanism=MECHANISM)
+    def _charge(self, step: str, analyst: str | None = None) -> Operation:
+        return self._ledger.charge(self._lease, step=step, amount=AMOUNT, mechanism=MECHANISM, analyst=analyst)
 
     def _reserve(self, wanted: Mapping[str, Sequence[str]]) -> None:
         for run, blocks in wanted.items():

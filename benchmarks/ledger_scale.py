@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from benchmarks.ledger_bulk import ACCOUNT, block_names, build, open_blocks
-from benchmarks.ledger_charges import Charges, Slice, in_turns, median_ratio
+from benchmarks.ledger_charges import ANALYST, Charges, Slice, in_turns, median_ratio
 from benchmarks.ledger_places import Place, Places
 from benchmarks.ledger_scenario import price
 from benchmarks.release_cost import peak_memory_mb
@@ -42,6 +42,7 @@ def scale(made: Places, *, operations: int, blocks: int, rounds: int) -> dict[st
         "milliseconds": {
             size: {kind: 1_000 * statistics.median(taken[kind, size]) for kind in kinds} for size in ("empty", "large")
         },
+        "analyst_to_plain_charge": median_ratio(taken["charge_an_analyst", "large"], taken["charge", "large"]),
         "cost_on_large": {kind: median_ratio(taken[kind, "large"], taken[kind, "empty"]) for kind in kinds},
     }
 
@@ -50,6 +51,8 @@ def _slices(ledger: Ledger, size: str, *, blocks: int) -> dict[tuple[str, str], 
     """Return a slice for each kind of transaction on one ledger, by its name and the ledger's size."""
     charges = Charges(ledger, account=ACCOUNT, blocks=block_names(blocks), times=TIMES)
     return {
+        ("charge", size): charges.charges,
+        ("charge_an_analyst", size): partial(charges.charges, ANALYST),
         ("charge_and_commit", size): charges.pairs,
         ("reserve_1_block", size): partial(charges.reservations, 1),
         ("reserve_50_blocks", size): partial(charges.reservations, SOME_BLOCKS),

@@ -334,7 +334,7 @@ class LedgerRuns(LedgerStoreTests):
         assert events[2].details == {"fence": 1, "holder": "worker", "seconds": 300}
         assert (events[4].run, events[4].details) == (
             "run",
-            {"step": "measure", "attempt": 1, "amount": 100, "mechanism": MECHANISM, "fence": 1},
+            {"step": "measure", "attempt": 1, "amount": 100, "mechanism": MECHANISM, "fence": 1, "analyst": None},
         )
         run = ledger.run("run")
         assert (run.first, run.last) == (events[1].seq, events[-1].seq)

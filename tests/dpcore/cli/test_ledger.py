@@ -276,7 +276,9 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         ledger.share("run-3", analyst="ada", cap=10**9, token="ab" * 32)
         opened(ledger, "stays", epsilon=1, delta=1e-6, currency=Currency.GDP)
         ledger.settle("run-1", release="release-of-run-1", lease=None, manifest="m", manifest_sha256="ab" * 32)
+        ledger.withdraw("run-1", reason="retention", keep=1)
         ledger.withdraw("run-1", reason="wrong codes")
+        ledger.charge(lease, step="question", amount=10**8, mechanism={"name": "m"}, analyst="ada")
         ledger.reserve("run-4", account="sales", amount=10**9, claim="test", blocks=["month-01", "month-02"])
     read("ledger", "refund", "run-4")
     read("ledger", "allow", "sales", "--analyst", "ann", "--epsilon", 1, "--reason", "thesis")
@@ -306,7 +308,9 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         ("settled", "rho 0.002 spent, rho 0.008 refunded, release release-of-run-1"),
         ("refunded", "epsilon 0.001 refunded"),
         ("republished", "release release-of-run-1 of run run-1 was published again"),
+        ("removed", "release release-of-run-1: retention"),
         ("withdrawn", "release release-of-run-1: wrong codes"),
+        ("charged", "question, rho 0.0001, analyst ada, m"),
         ("allowed", "analyst ann, epsilon 1: thesis"),
         ("account-opened", "epsilon 2 in pure, person, add-remove, by month, epsilon 5 across blocks"),
         ("cap-raised", "to epsilon 3: more"),

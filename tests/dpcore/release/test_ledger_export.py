@@ -23,6 +23,7 @@ from dpcore.release.ledger_export.history import SCHEMA, write_history
 from dpcore.release.ledger_export.statements import group_sizes
 from tests.conftest import read_only
 from tests.dpcore.cli.ledgers import MECHANISM, dpflow, made_at_noon, opened, spent
+from tests.dpcore.ledger.fixtures import BODIES
 
 FILES = {"history.parquet", "statement.json", "statement.md"}
 
@@ -267,7 +268,8 @@ def test_groups_have_at_least_one_unit() -> None:
 def events(count: int) -> Iterator[Event]:
     previous = GENESIS
     for number in range(1, count + 1):
-        body = canonical({"step": "s", "attempt": number, "amount": 5, "mechanism": MECHANISM, "fence": 1})
+        charge = BODIES[EventKind.CHARGED] | {"attempt": number, "amount": 5, "mechanism": MECHANISM}
+        body = canonical(charge)
         at = "2026-07-01T12:00:00.000000+00:00"
         event = link(previous, seq=number, at=at, kind=EventKind.CHARGED, account="clinic", run="run-1", body=body)
         previous = event.hash

@@ -39,7 +39,7 @@ def with_data(folder: Path) -> set[str]:
 
 def removals() -> list[str]:
     with open_ledger() as ledger:
-        return [str(event.run) for event in ledger.history("visits") if event.kind is EventKind.WITHDRAWN]
+        return [str(event.run) for event in ledger.history("visits") if event.kind is EventKind.REMOVED]
 
 
 def test_the_newest_are_kept(paid: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
