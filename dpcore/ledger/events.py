@@ -96,6 +96,7 @@ EVENTS: Mapping[str, EventRule] = {
         blocks_by=_or_null(_TEXT),
         across=_or_null(_AMOUNT),
         across_epsilon=_or_null(_NUMBER),
+        salt='"[0-9a-f]{32}"',
     ),
     EventKind.CAP_RAISED: _by_steward(cap=_AMOUNT, epsilon=_NUMBER, reason=_TEXT),
     EventKind.ACROSS_RAISED: _by_steward(across=_AMOUNT, across_epsilon=_NUMBER, reason=_TEXT),

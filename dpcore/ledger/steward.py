@@ -1,5 +1,6 @@
 """The steward's side of a ledger: accounts, caps, blocks and allowances. Each change is recorded as an event."""
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -137,7 +138,9 @@ class Stewardship(LedgerReader):
                 raise UsageError(f"account '{name}' exists already, and its terms cannot change; choose another name")
             account = Account(name=name, **terms, state=AccountState.OPEN, opened_at=rows.at)  # type: ignore[arg-type]
             rows.add_account(account)
-            rows.record(EventKind.ACCOUNT_OPENED, account=name, run=None, body=terms)
+            # The first event identifies the ledger, and its time is a minute, in which others may be opened with the same terms.
+            body = terms | {"salt": uuid.uuid4().hex}
+            rows.record(EventKind.ACCOUNT_OPENED, account=name, run=None, body=body)
             if blocks_by is None:
                 rows.add_block(Block(name, WHOLE, BlockState.SEALED, cap=account.cap, used=0))
         return account

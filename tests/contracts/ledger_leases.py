@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from dpcore.errors import LedgerDamaged, RunHeld, UsageError
 from dpcore.ledger import LEASE_SECONDS, Balance, Lease, Ledger, open_ledger
 from dpcore.ledger.writing import WritingTransaction
-from tests.dpcore.ledger.fixtures import CAP, MECHANISM, assert_sound
+from tests.dpcore.ledger.fixtures import CAP, MECHANISM, assert_sound, opened
 from tests.dpcore.ledger.store import LedgerStoreTests
 
 ELSEWHERE = "elsewhere 4711 99"
@@ -94,6 +95,16 @@ class LedgerLeases(LedgerStoreTests):
         timed.lease("run")
         with pytest.raises(LedgerDamaged, match="is unreadable"):
             assert_sound(timed)
+
+    def test_a_ledger_is_told_from_another_of_the_same_terms_and_the_same_minute(
+        self, clock: Clock, tmp_path: Path
+    ) -> None:
+        identities = set()
+        for name in ("one", "two"):
+            with open_ledger(f"sqlite:///{tmp_path}/{name}.sqlite", clock=clock, create=True) as other:
+                opened(other)
+                identities.add(other.identity())
+        assert len(identities) == 2
 
     def test_without_a_clock_events_are_dated_now(self, ledger: Ledger) -> None:
         before = datetime.now(UTC)

@@ -129,7 +129,8 @@ def _flags(values: list[list[str]]) -> npt.NDArray[np.str_]:
 def _apart(counts: Evidence, *, setting: Setting) -> Evidence:
     """Compare the first cells of all canaries with each other, and the second."""
     of_canaries = counts.reshape(-1, setting.cells)
-    return (of_canaries - of_canaries.mean(axis=0)).ravel()
+    apart: Evidence = (of_canaries - of_canaries.mean(axis=0)).ravel()
+    return apart
 
 
 def _of_canaries(by_cell: Evidence, *, setting: Setting) -> Evidence:

@@ -93,7 +93,8 @@ class Replay:
 
     def _open_account(self, event: Event, details: Details) -> None:
         named = {"currency": Currency(details["currency"]), "neighbours": Neighbours(details["neighbours"])}
-        account = Account(name=event.account, **{**details, **named}, state=AccountState.OPEN, opened_at=event.at)
+        terms = {key: value for key, value in details.items() if key != "salt"} | named
+        account = Account(name=event.account, **terms, state=AccountState.OPEN, opened_at=event.at)
         _require_budget(event, account)
         _require_across(event, account)
         self.accounts[event.account] = account

@@ -78,6 +78,7 @@ def write_manifest(ledger: Ledger, run_id: str, path: Path) -> None:
         **promised(parts, currency=account.currency, **terms),
         "made_from": [asdict(part) for part in parts],
         "bookkeeping": books,
+        "reservation": run.first,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"format": 1, "privacy": privacy}), encoding="utf-8")

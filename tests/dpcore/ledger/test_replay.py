@@ -29,6 +29,7 @@ OPENED: Told = (
         "blocks_by": None,
         "across": None,
         "across_epsilon": None,
+        "salt": "salt",
     },
 )
 BY_MONTH: Told = ("account-opened", None, OPENED[2] | {"blocks_by": "month"})

@@ -146,7 +146,7 @@ def test_the_statement_names_its_accounting_and_the_amount_in_it(
 ) -> None:
     workspace.write_spec(("delta: 1e-9", f"delta: {delta:g}"))
     account = SimpleNamespace(name="visits", currency=currency, delta=delta)
-    run = SimpleNamespace(id="r", reserved=AMOUNT_OF_ONE // 2, spent=AMOUNT_OF_ONE // 3)
+    run = SimpleNamespace(id="r", reserved=AMOUNT_OF_ONE // 2, spent=AMOUNT_OF_ONE // 3, first=2)
     part = StatedPart("r", None, run.reserved, fixed=1, blocks=(WHOLE,), delta=delta, draws=1000, max_rows_per_unit=2)
     statement = state(load_spec(workspace.spec), account=account, run=run, ledger="1" * 64, head="", made_from=(part,))
     assert statement.accounting == accounting
