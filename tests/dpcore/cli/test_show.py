@@ -54,7 +54,7 @@ run    opened (UTC)      state     promise  spent        release
 run-1  2026-07-01 12:00  settled   4.65029  ██████████·  release-of-run-1
 run-2  2026-07-01 12:00  open      4.65029  ███▒▒▒▒▒▒▒▒  -
     analyst ann, purpose care
-    process 4120 on worker-7, whose lease expired at 2026-07-01 12:05 UTC
+    process 4120 on worker-7, whose lease expired at 2026-07-01 12:06 UTC
 run-3  2026-07-01 12:00  open     0.847703  ▒▒▒▒▒▒▒▒▒▒▒  -
     analyst ann
     no process is working on it
@@ -105,7 +105,7 @@ run-1  2026-07-01 12:00  settled      0.4  ███████████  re
     2 blocks, month-01 to month-02
 run-2  2026-07-01 12:00  open         0.2  ██████▒▒▒▒▒  -
     block month-02
-    process 4120 on worker-7, whose lease expired at 2026-07-01 12:05 UTC
+    process 4120 on worker-7, whose lease expired at 2026-07-01 12:06 UTC
 promise: the epsilon of the run's reservation, which is what its release promises
 
 
@@ -219,7 +219,7 @@ def test_a_worker_that_is_gone_is_told_from_one_that_works(capsys: pytest.Captur
         ledger.lease("working")
     text = shown(capsys)
     assert f"process {os.getpid()} on {machine}, which is gone" in text
-    assert "process 7 on elsewhere, whose lease expired at 2026-07-01 12:05 UTC" in text
+    assert "process 7 on elsewhere, whose lease expired at 2026-07-01 12:06 UTC" in text
     assert f"process {os.getpid()} on {machine}, leased until" in text
     runs = json.loads(shown(capsys, "--json"))["accounts"][0]["runs"]
     assert [run["holder"].split(" ")[0] for run in runs] == [machine, "elsewhere", machine]
@@ -237,7 +237,7 @@ def test_a_session_needs_no_process_between_its_questions(capsys: pytest.Capture
             amount=10,
             ended=False,
             holder=gone,
-            claim=Claim("0" * 64, "a", None).text,
+            claim=Claim("0" * 64, "a", 1.0, unchanged=False).text,
         )
     text = shown(capsys)
     assert "an open session, which waits for questions" in text
