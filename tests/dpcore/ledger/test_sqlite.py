@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import LedgerDamaged, LedgerError, UsageError
-from dpcore.ledger import Lease, Ledger, open_ledger
+from dpcore.ledger import EventKind, Lease, Ledger, open_ledger
+from dpcore.ledger.rows import Share
+from dpcore.ledger.transaction import LedgerTransaction
 from tests.contracts.ledger import LedgerContract
 from tests.dpcore.ledger.fixtures import CAP, MECHANISM, assert_sound, opened
 
@@ -43,6 +45,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ledger.reserve("run", account="clinic", amount=300, claim="claim", analyst="ann")
         lease = ledger.lease("run")
         assert lease == LEASE
+        ledger.share("run", analyst="ann", cap=5, token="ab" * 32)
+        ledger.charge(lease, step="question", amount=3, mechanism=MECHANISM, analyst="ann")
         for number in range(20):
             operation = ledger.charge(lease, step=f"step-{number}", amount=1, mechanism=MECHANISM)
             ledger.commit(operation, bytes(3000))
@@ -169,6 +173,11 @@ def test_every_transaction_is_synced_and_rules_are_on(path: Path) -> None:
         "DELETE FROM account",
         "UPDATE allowance SET used = cap + 1",
         "DELETE FROM allowance",
+        "UPDATE share SET spent = cap + 1",
+        "UPDATE share SET spent = spent - 1",
+        "UPDATE share SET cap = spent - 1",
+        "DELETE FROM share",
+        "INSERT OR REPLACE INTO share SELECT run, analyst, cap, token, 0, last FROM share",
         "DELETE FROM run",
         "UPDATE run SET spent = spent - 1",
         "UPDATE run SET fence = fence - 1",
@@ -182,6 +191,35 @@ def test_the_database_itself_refuses_to_break_the_rules(path: Path, statement: s
     with at(path) as ledger, pytest.raises(sqlite3.IntegrityError):
         ledger._store._connection.execute(statement)
     read_all(path)
+
+
+def scanned_by_a_charge(path: Path, *, analyst: str | None) -> set[str]:
+    """Return the tables that a charge reads from end to end, by the plan of each of its statements."""
+    with at(path) as ledger:
+        connection, sent = ledger._store._connection, []
+        connection.set_trace_callback(sent.append)
+        ledger.charge(LEASE, step="new", amount=1, mechanism=MECHANISM, analyst=analyst)
+        connection.set_trace_callback(None)
+        reads = [each for each in sent if each.startswith(("SELECT", "UPDATE", "INSERT"))]
+        plans = [row[3] for each in reads for row in connection.execute(f"EXPLAIN QUERY PLAN {each}")]
+    assert any("share" in plan for plan in plans) == (analyst is not None)
+    return {plan for plan in plans if plan.startswith("SCAN") and "CONSTANT" not in plan}
+
+
+@pytest.mark.parametrize("analyst", [None, "ann"])
+def test_a_charge_reads_no_table_from_end_to_end(path: Path, analyst: str | None) -> None:
+    assert scanned_by_a_charge(path, analyst=analyst) == set()
+
+
+def test_a_share_that_is_added_up_from_the_chain_would_show_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = LedgerTransaction.share
+
+    def added_up(rows: LedgerTransaction, run_id: str, analyst: str) -> Share | None:
+        rows.events_of_kind(EventKind.SHARED)  # as it was before shares had a table
+        return found(rows, run_id, analyst)
+
+    monkeypatch.setattr(LedgerTransaction, "share", added_up)
+    assert scanned_by_a_charge(path, analyst="ann") == {"SCAN event"}
 
 
 def test_a_newer_version_is_refused_by_name(path: Path) -> None:
