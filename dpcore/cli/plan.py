@@ -105,7 +105,7 @@ def _lines(plan: Plan, *, everything: bool) -> list[str]:
         f"strategy   {plan.strategy}{why}",
         f"universe   {plan.universe.columns:,} columns, {_universe_cells(plan)} cells",
         *_row_lines(plan),
-        *([] if plan.prior is None else [f"starts     from {plan.prior}; this costs nothing"]),
+        *([] if plan.prior is None else [f"starts     from {plan.prior}; the start itself is not charged"]),
         *_budget_lines(plan),
         *([] if plan.limits is None else _limit_lines(plan.limits)),
         *([] if plan.expects is None else [_expected_rows(plan.expects)]),

@@ -124,13 +124,13 @@ class Statement:
     ledger_head: str
     spec_sha256: str
     versions: dict[str, str]
+    made_from: tuple[StatedPart, ...]
+    in_one_block: Promise | None
     blocks: BlocksStatement | None = None
     weight: str | None = None
     max_row_weight: int = 1
     chosen_limit: ChosenLimit | None = None
     reservation: int | None = None
-    made_from: tuple[StatedPart, ...] = ()
-    in_one_block: Promise | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the statement as plain JSON values."""
@@ -158,7 +158,7 @@ class Statement:
             whom = "one row" if self.weight is None else f"one row, which counts {self.weighing}"
         else:
             weighed = "" if self.weight is None else f", each {self.weighing}"
-            limit = max((part.max_rows_per_unit for part in self.made_from), default=self.max_rows_per_unit)
+            limit = max(part.max_rows_per_unit for part in self.made_from)
             most = "at most 1 counts" if limit == 1 else f"at most {limit} count"
             runs = f" in each of {len(self.made_from):,} runs" if len(self.made_from) > 1 else ""
             whom = f"one {self.unit} with all its rows, of which {most}{runs}{weighed}"

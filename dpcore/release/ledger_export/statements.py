@@ -155,9 +155,7 @@ def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
             BlockStatement(block.name, block.state.value, _books(account, balance))
             for block, balance in (each.blocks if by_block else ())
         ),
-        releases=tuple(
-            _release(account, item, sizes) for item in each.runs if item.run.spent or len(item.made_from) > 1
-        ),
+        releases=tuple(_release(account, item, sizes) for item in each.runs if item.run.spent or item.run.release),
     )
 
 

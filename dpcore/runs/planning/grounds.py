@@ -148,10 +148,12 @@ def _prior(
         return "equal weights: the dataset has no release yet", declaration
     if named.unchanged and isinstance(prior, EarlierRelease):
         told = (
-            f"{prior.words}: its measurements count beside those planned here, so errors will be smaller than planned"
+            f"{prior.words}: its measurements count beside those planned here, so errors will be smaller than planned; the release will promise "
+            f"what {len(prior.made_from) + 1:,} runs reserve together"
         )
         return told, SameTable.of(prior.opened(), declaration).taken_over(declaration)
-    return f"{prior.words}, if noisy counts are near it", declaration
+    counted = f"; the promise counts {len(prior.made_from) + 1:,} runs" if isinstance(prior, EarlierRelease) else ""
+    return f"{prior.words}, if noisy counts are near it{counted}", declaration
 
 
 def _account(

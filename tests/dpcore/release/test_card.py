@@ -18,7 +18,7 @@ from dpcore.answers.sql import parse
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.release import Draft, SyntheticRows
 from dpcore.release.card import STYLE, card
-from dpcore.release.statement import Bookkeeping, ChosenLimit, Statement
+from dpcore.release.statement import Bookkeeping, ChosenLimit, StatedPart, Statement
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.portrait import Portrait
 from dpcore.spec import load_spec
@@ -50,6 +50,12 @@ STATEMENT = Statement(
     ledger_head="2" * 64,
     spec_sha256="3" * 64,
     versions={"dpflow": "0.1.0"},
+    made_from=(
+        StatedPart(
+            "5f0c2ab1", None, 14_973_100_000, fixed=9, blocks=("all",), delta=1e-9, draws=1_000_000, max_rows_per_unit=2
+        ),
+    ),
+    in_one_block=None,
 )
 
 

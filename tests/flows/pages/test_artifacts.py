@@ -75,6 +75,7 @@ REPORT = Report(
         "delta": 1e-9,
         "sampler_delta": 7e-27,
         "accounting": "zero-concentrated differential privacy",
+        "made_from": [],
         "rho": 0.25,
         "mu": None,
         "unit": "person",
@@ -218,7 +219,7 @@ def test_the_other_pages_tell_their_figures_in_lists_plot_and_words() -> None:
     assert "before: spent 0.250000 (25.0 %), reserved 0.000000 (0 %), left 0.750000 (75.0 %)\n" in budget.text
     assert "table" not in budget.tags
     assert (
-        "This run promises epsilon 2 at delta 1e-09. It has spent rho 0.25 of 0.25 reserved, 25.0 % of the budget (bookkeeping)."
+        "The release promises epsilon 2 at delta 1e-09. The run has spent rho 0.25 of 0.25 reserved, 25.0 % of the budget (bookkeeping)."
         in budget.text
     )
     assert "by 30.0 % of the rows" in rounds.alts[0]
