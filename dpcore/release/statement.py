@@ -218,7 +218,7 @@ def misstated(privacy: Mapping[str, Any]) -> str | None:
             # Exponential functions of other machines may differ in the last digit.
             if not (stated is figure is None or math.isclose(stated, figure, rel_tol=1e-9))
         ]
-    except (KeyError, TypeError, ValueError, AttributeError, StopIteration, UsageError):
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration, UsageError):
         return "states no promise, or one that cannot be compared with the runs that it lists"
     return f"states another {wrong[0]} than follows from its runs" if wrong else None
 

@@ -386,7 +386,7 @@ def _misstated(privacy: Mapping[str, Any], *, run: Run, ledger: Ledger) -> str |
     rising = run.state is RunState.OPEN and isinstance(spent, float) and 0 < spent < run.spent / AMOUNT_OF_ONE
     if spent != run.spent / AMOUNT_OF_ONE and not rising:
         return "states another amount than its run has spent"
-    return misstated(privacy) or _made_otherwise(privacy, run=run, ledger=ledger)
+    return _made_otherwise(privacy, run=run, ledger=ledger) or misstated(privacy)
 
 
 def _made_otherwise(privacy: Mapping[str, Any], *, run: Run, ledger: Ledger) -> str | None:
@@ -404,7 +404,9 @@ def _made_otherwise(privacy: Mapping[str, Any], *, run: Run, ledger: Ledger) -> 
                 return "is made from a release that the ledger does not have"
             if runs[bound[0]].last > part.first:
                 return "is made from a release that was published later"
-    stated = [{field.name: part.get(field.name) for field in fields(Part)} for part in privacy["made_from"]]
-    if stated != [{**asdict(part), "blocks": list(part.blocks)} for part in ledger_parts(ledger, run)]:
-        return "lists other runs, or other reservations of them, than the ledger has"
-    return None
+    in_ledger = [{**asdict(part), "blocks": list(part.blocks)} for part in ledger_parts(ledger, run)]
+    try:
+        stated = [{field.name: part[field.name] for field in fields(Part)} for part in privacy["made_from"]]
+    except (KeyError, TypeError):
+        stated = []
+    return None if stated == in_ledger else "lists other runs, or other reservations of them, than the ledger has"

@@ -47,7 +47,7 @@ def test_a_question_is_priced_paid_stored_shown_and_published(
     release = told("session", "release", "spec.yaml")
     assert Path(release["release"], "manifest.json").exists()
     assert dpflow("ledger", "show", "visits") == 0
-    assert "a release of a session promises" in capsys.readouterr().out
+    assert "a run that goes on from others promises" in capsys.readouterr().out
     assert told("session", "close", "spec.yaml")["returned"] == pytest.approx(paid["remaining"])
     assert "no session of this spec is open" in told("ask", "spec.yaml", GROUPED, "--within", "9", code=2)["error"]
 

@@ -121,6 +121,10 @@ def test_the_statement_says_whom_it_protects() -> None:
         "sampler_delta": 1.2345649e-27,
         "draws": 1000,
         "bookkeeping": Bookkeeping("rho", reserved=1.0, spent=0.5),
+        "made_from": (
+            StatedPart("", None, AMOUNT_OF_ONE, fixed=1, blocks=(WHOLE,), delta=1e-9, draws=1000, max_rows_per_unit=2),
+        ),
+        "in_one_block": None,
     }
     person = Statement(epsilon=1, delta=1e-9, unit="patient", max_rows_per_unit=2, neighbours="add-remove", **words)
     row = Statement(epsilon=0.5, delta=0, unit="row", max_rows_per_unit=1, neighbours="replace-one", **words)
