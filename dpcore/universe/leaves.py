@@ -96,8 +96,9 @@ class Fine(Attribute):
     def _inner(self) -> tuple[int, ...]:
         if self.starts is not None:
             return self.starts
-        most = min(MOST_CELLS, self.places)
-        return tuple(self.places * part // most for part in range(1, most))
+        places = self.places
+        most = min(MOST_CELLS, places)
+        return tuple(places * part // most for part in range(1, most))
 
     @cached_property
     def cell_bounds(self) -> Positions:
