@@ -6,6 +6,15 @@ Messages contain only public numbers and names: never a value of the data, and n
 from functools import partial
 
 
+def is_unicode(text: str) -> bool:
+    r"""Return whether a text can be written as UTF-8. A lone surrogate cannot: JSON and command lines may hold one.
+
+    >>> is_unicode("naïve"), is_unicode("\ud800")
+    (True, False)
+    """
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 class DpflowError(Exception):
     """The base class of all errors. Their messages are safe to show, log and store anywhere."""
 
@@ -38,6 +47,12 @@ class BlocksCovered(UsageError):  # noqa: N818  names what was found
 
 class TableChanged(UsageError):  # noqa: N818  names what was found
     """The table is not the one that a session or an earlier release has read, although it should be."""
+
+
+class ReleaseDamaged(UsageError):  # noqa: N818  names what was found
+    """A release that something names is missing, or not what was published."""
+
+    exit_code = 1
 
 
 class BudgetRefused(DpflowError):  # noqa: N818  a refusal is the ledger doing its work

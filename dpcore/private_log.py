@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +17,9 @@ from dpcore.places import made_private_folder, private_folder
 
 FILE_NAME = "failures.log"
 OUTPUT_NAME = "output.log"
+LARGEST = 8 << 20
+"""The size in bytes from which a log is put aside as NAME.1, in the place of the one before it. So two files are kept, and failures that
+somebody causes again and again do not fill the disk."""
 
 
 def record(error: BaseException, *, where: str = "dpflow") -> Path | None:
@@ -83,8 +86,11 @@ def _append(entry: bytes, name: str) -> Path:
 
 
 def _opened(name: str) -> int:
-    """Open a file in the steward's private folder for appending, readable only by this user."""
+    """Open a file in the steward's private folder for appending, readable only by this user. A large one is put aside first."""
     place = made_private_folder()  # if it existed, only the file's own mode may protect it
+    with suppress(OSError):
+        if (place / name).lstat().st_size > LARGEST:
+            (place / name).replace(place / f"{name}.1")
     # Do not follow a link: in a folder that others may write to, it could point anywhere.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(place / name, flags, 0o600)

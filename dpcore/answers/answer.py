@@ -136,9 +136,9 @@ def _spread_out(prepared: Prepared, key: int, values: Sequence[Any]) -> list[Any
 
 
 def _series(values: list[Any]) -> pd.Series:
-    """Return a column of keys in the type of its values: whole numbers stay whole, with or without nulls."""
+    """Return a column of keys in the type of its values: whole numbers stay whole, with or without nulls, and if they have many digits."""
     present = [value for value in values if value is not None]
-    if present and all(type(value) is int for value in present):
+    if present and all(type(value) is int and abs(value) < 1 << 63 for value in present):
         return pd.Series(values, dtype="int64" if len(present) == len(values) else "Int64")
     return pd.Series(values, dtype=None if present and isinstance(present[0], float) else object)
 

@@ -398,8 +398,9 @@ def _arithmetic(operator: str, left: Weights, right: Weights) -> Weights:
     if operator == "/":
         found = np.full(np.broadcast_shapes(left.shape, right.shape), np.nan)
         return np.asarray(np.divide(left, right, out=found, where=np.abs(right) > LEAST_ROWS))
-    found = {"+": np.add, "-": np.subtract, "*": np.multiply}[operator](left, right)
-    return np.asarray(found)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.asarray({"+": np.add, "-": np.subtract, "*": np.multiply}[operator](left, right))
+    return np.where(np.isfinite(found), found, np.nan)  # too large a number is null, like a division by zero
 
 
 def _remembered(marginal: Marginal) -> Marginal:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from dpcore.answers.choice import Choice, Member
 from dpcore.answers.judging import judge
@@ -26,7 +26,7 @@ from dpcore.descent import Finding
 from dpcore.errors import UsageError
 from dpcore.marginals.workload import Workload
 from dpcore.release.draft import Draft, Judgement, SyntheticRows
-from dpcore.release.integrity import one_line
+from dpcore.release.integrity import MANIFEST, damaged, one_line
 from dpcore.release.publishing import Published, write_folder
 from dpcore.release.statement import Statement
 from dpcore.release.summed_statement import state_sum
@@ -131,11 +131,12 @@ def _draft(releases: Sequence[Release], total: Release, statement: Statement, *,
 
 def _declaration(manifest: Mapping[str, Any], total: Release) -> Declaration:
     """Return the spec of the last release with the columns of the sum. It has no blocks and no persons of its own."""
+    spec = ReleaseSpec.model_validate({**manifest["spec"], "blocks": None, "persons": None, "prior": None})
     try:
-        spec = ReleaseSpec.model_validate({**manifest["spec"], "blocks": None, "persons": None, "prior": None})
-    except ValidationError:
-        raise UsageError("the spec in the manifest of the last release is damaged; copy the release again") from None
-    digest, workload = manifest["privacy"]["spec_sha256"], spec.workload.over(total.universe)
+        workload = spec.workload.over(total.universe)
+    except KeyError:
+        raise damaged(total.folder, f"the workload in its {MANIFEST} is about other columns") from None
+    digest = manifest["privacy"]["spec_sha256"]
     return Declaration(Path("merged.yaml"), spec, total.universe, workload, digest)
 
 

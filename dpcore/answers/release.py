@@ -1,7 +1,6 @@
 """Open a release from its folder alone: its universe, its measurements, and the model that was fitted to them."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.answers.uncertainty import Fit, Uncertainty, read_uncertainty
-from dpcore.errors import UsageError
+from dpcore.errors import DpflowError, UsageError
 from dpcore.marginals.measurements import BOUGHT, EXPECTED_TOTAL, Measurement
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.zeros import Zeros
@@ -17,19 +16,13 @@ from dpcore.models import DenseModel, FactoredModel, Functions, Model
 from dpcore.models.fitting import How, SignedSteps, Transcript, fit_dense, fit_factored
 from dpcore.models.start import UNIFORM, Start
 from dpcore.object_store import AnyPath, ObjectPath, any_path
-from dpcore.release.dataset_folder import LATEST
-from dpcore.release.integrity import (
-    LARGEST_MANIFEST,
-    LARGEST_NOTE,
-    MANIFEST,
-    one_line,
-    open_regular,
-    read_regular,
-    refuse_store_error,
-)
+from dpcore.release.integrity import MANIFEST, damaged, is_there, one_line, open_regular, refuse_store_error
+from dpcore.release.listing import pointed, readable
+from dpcore.release.manifest import checked_manifest, manifest_in
 from dpcore.release.measured import MEASUREMENTS, read_measurements
 from dpcore.release.publishing import UNCERTAINTY
 from dpcore.release.started import START, read_start
+from dpcore.release.sums import SUMS
 from dpcore.release.withdrawal import require_not_withdrawn
 from dpcore.spec.described import restore_universe
 from dpcore.universe import Universe
@@ -171,28 +164,20 @@ def open_release(folder: str | AnyPath) -> Release:
     """Read a release from its folder, or the newest one from the folder of its dataset.
 
     Raises:
-        UsageError: If there is no release, or it was withdrawn, or it is damaged or too old.
+        UsageError: If there is no release, or it was withdrawn, or it is damaged.
+        OutputError: If its store fails.
     """
-    named = any_path(folder)
-    path = _newest(named)
-    try:
-        written = read_regular(path / MANIFEST, limit=LARGEST_MANIFEST)
-    except OSError as error:
-        if isinstance(path, ObjectPath) and not isinstance(error, FileNotFoundError):
-            raise UsageError(f"{one_line(path)} cannot be read: {error.strerror}") from None
-        if (
-            path != named
-            and isinstance(error, FileNotFoundError)
-            and (isinstance(path, ObjectPath) or not path.is_dir())
-        ):
-            raise UsageError(
-                f"{one_line(path)} is missing, which {LATEST} names as the newest release; restore it, or write it again, which costs "
-                "nothing: dpflow run SPEC --resume RUN, with its run by `dpflow ledger show`; or name another release of the folder"
-            ) from None
+    path = any_path(folder)
+    with readable(path):
+        is_release = any(is_there(path / name) for name in (MANIFEST, SUMS))
+    if not is_release and (name := pointed(path)):
+        path, is_release = path / name, True
+    if not is_release:
         raise UsageError(
-            f"{one_line(path)} has no readable {MANIFEST}; name the folder of a release, such as releases/DATASET/RELEASE"
-        ) from None
-    return open_release_with(written, path)
+            f"{one_line(path)} has no {MANIFEST}; name the folder of a release, such as releases/DATASET/RELEASE"
+        )
+    require_not_withdrawn(path)
+    return _opened(*manifest_in(path), path)
 
 
 def open_release_with(written: bytes, path: AnyPath) -> Release:
@@ -201,17 +186,19 @@ def open_release_with(written: bytes, path: AnyPath) -> Release:
     The manifest has the hashes of the other files. So nothing that was put into the folder since can take their place.
 
     Raises:
-        UsageError: If it was withdrawn, or it is damaged or too old.
+        UsageError: If it was withdrawn, or it is damaged.
         OutputError: If its store fails.
     """
     require_not_withdrawn(path)
-    manifest = _manifest(written, path)
+    return _opened(checked_manifest(written, path), hashlib.sha256(written).hexdigest(), path)
+
+
+def _opened(manifest: Mapping[str, Any], digest: str, path: AnyPath) -> Release:
     _require_unchanged(path, manifest, MEASUREMENTS)
     resolutions, measurements = read_measurements(path / MEASUREMENTS)
     universe = universe_of(manifest, path)
     if universe.shape != resolutions.shape[: resolutions.columns]:
-        raise UsageError(f"the files of {one_line(path)} contradict each other; copy the release again")
-    digest = hashlib.sha256(written).hexdigest()
+        raise damaged(path, f"{MANIFEST} and {MEASUREMENTS} contradict each other")
     return Release(path, manifest, universe, resolutions, measurements, manifest_sha256=digest)
 
 
@@ -219,40 +206,18 @@ def universe_of(manifest: Mapping[str, Any], path: AnyPath) -> Universe:
     """Return the columns of a release by its manifest.
 
     Raises:
-        UsageError: If the release is too old.
+        ReleaseDamaged: If they do not follow from it.
     """
     try:
         return restore_universe(
             manifest["spec"]["universe"],
             described=manifest["universe"],
             discovered=manifest["discovered"],
-            constraints=manifest["spec"].get("constraints"),
+            constraints=manifest["spec"]["constraints"],
             dependencies=manifest.get("dependencies", ()),
         )
-    except (KeyError, TypeError, AttributeError):
-        raise UsageError(
-            f"{one_line(path)} was made by an earlier version of dpflow, which kept too little for answers; make a new release"
-        ) from None
-
-
-def _newest(folder: AnyPath) -> AnyPath:
-    """Follow the note in the folder of a dataset."""
-    try:
-        note = json.loads(read_regular(folder / LATEST, limit=LARGEST_NOTE))
-        return folder / Path(str(note["release"])).name
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        refuse_store_error(folder / LATEST, error)
-        return folder
-
-
-def _manifest(written: bytes, folder: AnyPath) -> Mapping[str, Any]:
-    try:
-        manifest = json.loads(written)
-    except (ValueError, RecursionError):
-        raise UsageError(f"{MANIFEST} of {one_line(folder)} is damaged; copy the release again") from None
-    if not isinstance(manifest, dict) or "release" not in manifest:
-        raise UsageError(f"{one_line(folder)} is not a release; name a folder that dpflow has written")
-    return manifest
+    except (KeyError, TypeError, ValueError, AttributeError, DpflowError):
+        raise damaged(path, f"the columns in {MANIFEST} are not what dpflow writes") from None
 
 
 def _require_unchanged(folder: AnyPath, manifest: Mapping[str, Any], name: str) -> None:
@@ -266,4 +231,4 @@ def _require_unchanged(folder: AnyPath, manifest: Mapping[str, Any], name: str) 
         wanted, found = None, ""
     if wanted != found:
         require_not_withdrawn(folder)  # meanwhile
-        raise UsageError(f"{name} of {one_line(folder)} is missing or damaged; copy the release again")
+        raise damaged(folder, f"{name} is missing, or not what was published")

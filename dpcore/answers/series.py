@@ -11,7 +11,6 @@ from datetime import date
 from typing import Any
 
 import pandas as pd
-from pydantic import BaseModel, Field, ValidationError
 
 from dpcore.answers.choice import Choice, Member, choose, named_blocks
 from dpcore.answers.intervals import Intervals, checked_level
@@ -23,8 +22,8 @@ from dpcore.answers.stacked import Part, stacked_frame
 from dpcore.answers.summed import summed_release
 from dpcore.errors import UsageError
 from dpcore.object_store import AnyPath, any_path
-from dpcore.release.integrity import one_line
-from dpcore.release.listing import Listed, listed_in, pointed
+from dpcore.release.integrity import MANIFEST, damaged, one_line
+from dpcore.release.listing import Listed, listed_in
 from dpcore.spec.blocks import BlocksSpec
 from dpcore.universe import Attribute, Categorical, Date, Every, Universe
 from dpcore.universe.blocks import Calendar, TimeBlock
@@ -157,74 +156,52 @@ def open_series(folder: str | AnyPath) -> Series | None:
     """Return the series in the folder of a dataset; None if it is not such a folder, or its newest release does not cover blocks.
 
     Raises:
+        ReleaseDamaged: If one of its releases is missing or damaged: it might cover any block.
         UsageError: If its releases divide rows differently, or cannot be read.
     """
     path = any_path(folder)
-    if pointed(path) is None:
-        return None
     live = [each for each in reversed(listed_in(path)) if each.notice is None]
-    covered = [_covered(each) for each in live]
+    for each in live:
+        if each.newest:
+            each.require_readable()
+    covered = [each.manifest["privacy"]["blocks"] for each in live if each.damage is None]
     if not covered or covered[0] is None:
         return None
-    if any(each is None or each.by != covered[0].by for each in covered):
+    for each in live:
+        each.require_readable()
+    if any(each is None or each["by"] != covered[0]["by"] for each in covered):
         raise UsageError(
             f"the releases in {one_line(path)} divide rows into blocks in different ways, so they cannot be added; name one release"
         )
     calendar = _calendar(live[0])
     members = tuple(
         Member(
-            each.folder, universe_of(each.manifest, each.folder), _named(each, blocks, calendar), _rows_per_unit(each)
+            each.folder,
+            universe_of(each.manifest, each.folder),
+            _blocks(each, calendar),
+            each.manifest["privacy"]["max_rows_per_unit"],
         )
-        for each, blocks in zip(live, covered, strict=True)
-        if blocks is not None
+        for each in live
     )
-    return Series(str(live[0].manifest.get("dataset", path.name)), calendar, members)
+    return Series(str(live[0].manifest["dataset"]), calendar, members)
 
 
-class _Covered(BaseModel):
-    """What a manifest must say about the blocks of its release."""
-
-    by: str
-    names: tuple[str, ...] = Field(min_length=1)
-
-
-def _covered(release: Listed) -> _Covered | None:
-    """Return what a release says about its blocks; None if it does not cover blocks."""
-    privacy = release.manifest.get("privacy")
-    told = privacy.get("blocks") if isinstance(privacy, dict) else None
+def _blocks(release: Listed, calendar: Calendar) -> tuple[TimeBlock, ...]:
+    """Return the blocks that a release covers."""
     try:
-        return None if told is None else _Covered.model_validate(told)
-    except ValidationError:
-        raise _damaged(release) from None
-
-
-def _rows_per_unit(release: Listed) -> int:
-    """Return how many rows of each unit a release says that it counts."""
-    most = release.manifest["privacy"].get("max_rows_per_unit", 1)
-    if not isinstance(most, int):
-        raise _damaged(release)
-    return most
-
-
-def _named(release: Listed, covered: _Covered, calendar: Calendar) -> tuple[TimeBlock, ...]:
-    try:
-        return tuple(sorted(calendar.block(name) for name in covered.names))
+        blocks = tuple(sorted(calendar.block(name) for name in release.manifest["privacy"]["blocks"]["names"]))
     except UsageError:
-        raise _damaged(release) from None
-
-
-def _damaged(release: Listed) -> UsageError:
-    return UsageError(f"the blocks in the manifest of {one_line(release.folder)} are damaged; copy the release again")
+        blocks = ()
+    if not blocks:
+        raise damaged(release.folder, f"the blocks in its {MANIFEST} are none of its calendar")
+    return blocks
 
 
 def _calendar(newest: Listed) -> Calendar:
     """Return how the newest release divides rows into blocks. Without a declared start, no period is too early."""
-    try:
-        spec = BlocksSpec.model_validate(newest.manifest["spec"]["blocks"])
-    except (ValidationError, KeyError, TypeError):
-        raise UsageError(
-            f"the spec in the manifest of {one_line(newest.folder)} is damaged; copy the release again"
-        ) from None
+    if newest.manifest["spec"]["blocks"] is None:
+        raise damaged(newest.folder, f"the spec in its {MANIFEST} has no blocks")
+    spec = BlocksSpec.model_validate(newest.manifest["spec"]["blocks"])
     formats = tuple(spec.format or ())
     return Calendar(
         spec.column,

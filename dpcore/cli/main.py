@@ -29,7 +29,7 @@ from dpcore.cli import (
 )
 from dpcore.cli.output import Answer, Listing, UsedLedger
 from dpcore.cli.specs import Runner, Subparsers
-from dpcore.errors import BudgetRefused, DpflowError, SpecError
+from dpcore.errors import BudgetRefused, DpflowError, SpecError, UsageError, is_unicode
 from dpcore.ledger import Ledger, noting_opened
 from dpcore.places import PRIVATE_VARIABLE
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
@@ -49,7 +49,13 @@ _UNNOTICED = (
 
 def main(argv: list[str] | None = None, *, runner: Runner, more: Sequence[AddVerbs] = ()) -> int:
     """Run one verb. `runner` makes a release; each function in `more` adds verbs defined outside dpcore."""
-    arguments = _parser(runner, more).parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    for number, word in enumerate(words, start=1):
+        if not is_unicode(word):
+            return _refuse(
+                UsageError(f"argument {number} is not valid UTF-8; write it as UTF-8"), as_json="--json" in words
+            )
+    arguments = _parser(runner, more).parse_args(words)
     with noting_opened() as opened, noting_reserved() as reserved:
         return _call(arguments, opened, reserved)
 

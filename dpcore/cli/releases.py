@@ -6,6 +6,7 @@ from typing import Any
 
 from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.errors import ReleaseDamaged
 from dpcore.release.integrity import one_line
 from dpcore.release.listing import Listed
 from dpcore.reporting.formatting import at_most
@@ -42,31 +43,35 @@ def _latest(arguments: argparse.Namespace) -> Answer:
 
 
 def _releases(arguments: argparse.Namespace) -> Answer:
-    found = [_data(each) for each in listed(arguments.name)]
-    return Answer({"releases": found}, _text(found) if found else "there are no releases yet")
+    releases = listed(arguments.name)
+    found = [_data(each) for each in releases]
+    damage = any(each.damage for each in releases)
+    text = _text(found) if found else "there are no releases yet"
+    return Answer({"releases": found}, text, exit_code=ReleaseDamaged.exit_code if damage else 0)
 
 
 def _data(each: Listed) -> dict[str, Any]:
-    """Return a release as JSON data. A manifest of an earlier version may lack a field."""
-    manifest = each.manifest
-    privacy, version = manifest.get("privacy") or {}, manifest.get("version") or {}
-    blocks, notice = privacy.get("blocks") or {}, each.notice
-    return {
+    """Return a release as JSON data. Of a damaged one, only its name and place are known."""
+    manifest, notice = each.manifest, each.notice
+    privacy = manifest.get("privacy", {})
+    data = {
         "release": each.name,
         "path": str(each.folder),
         "newest": each.newest and notice is None,
-        "created": manifest.get("created"),
-        "rows": manifest.get("rows"),
-        "epsilon": privacy.get("epsilon"),
-        "delta": privacy.get("delta"),
-        "unit": privacy.get("unit"),
-        "neighbours": privacy.get("neighbours"),
-        "blocks": blocks.get("names"),
-        "made_from": [part["run"] for part in privacy.get("made_from") or ()],
-        "version": version.get("number"),
-        "changes": version.get("changes") or [],
         "withdrawn": notice and {"at": notice.withdrawn_at, "reason": notice.reason, "keep": notice.keep},
+        "damage": each.damage and str(each.damage),
     }
+    data |= {name: manifest.get(name) for name in ("created", "rows")}
+    data |= {name: privacy.get(name) for name in ("epsilon", "delta", "unit", "neighbours")}
+    data |= {"blocks": None, "made_from": [], "version": None, "changes": []}
+    if manifest:
+        data |= {
+            "blocks": privacy["blocks"] and privacy["blocks"]["names"],
+            "made_from": [part["run"] for part in privacy["made_from"]],
+            "version": manifest["version"]["number"],
+            "changes": manifest["version"]["changes"],
+        }
+    return data
 
 
 def _text(found: Sequence[dict[str, Any]]) -> str:
@@ -76,12 +81,11 @@ def _text(found: Sequence[dict[str, Any]]) -> str:
     for each in found:
         cells = (
             one_line(each["release"]),
-            one_line(each["created"])[:16].replace("T", " "),
+            one_line(each["created"] or "?")[:16].replace("T", " "),
             *((_blocks(each["blocks"]),) if by_block else ()),
-            f"{each['rows']:,}" if isinstance(each["rows"], int) else "?",
-            _number(each["epsilon"]),
-            _number(each["delta"]),
-            one_line(each["unit"]),
+            "?" if each["rows"] is None else f"{each['rows']:,}",
+            *("?" if each[name] is None else at_most(each[name]) for name in ("epsilon", "delta")),
+            one_line(each["unit"] or "?"),
             str(each["version"] or "?"),
             _state(each),
         )
@@ -96,20 +100,20 @@ def _blocks(names: Sequence[str] | None) -> str:
     return one_line(names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}")
 
 
-def _number(value: object) -> str:
-    return at_most(value) if isinstance(value, float) else "?"
-
-
 def _state(each: dict[str, Any]) -> str:
+    if each["damage"]:
+        return "damaged"
     if each["withdrawn"] is None:
         return "newest" if each["newest"] else ""
     return "withdrawn" if each["withdrawn"]["keep"] is None else "removed"
 
 
 def _notes(each: dict[str, Any]) -> list[str]:
-    """Return the reasons of withdrawals and the differences between versions, one a line."""
+    """Return damages, the reasons of withdrawals and the differences between versions, one a line."""
     name, gone = one_line(each["release"]), each["withdrawn"]
     lines = [f"version {each['version']} from {name} on: {one_line(change)}" for change in each["changes"]]
+    if each["damage"]:
+        lines.append(each["damage"])
     if gone is not None:
         lines.append(f"{name}: {_state(each)} on {one_line(gone['at'][:10])}: {one_line(gone['reason'])}")
     return lines

@@ -10,7 +10,7 @@ from io import BufferedRandom, BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from dpcore.errors import LedgerError, OutputError
+from dpcore.errors import LedgerError, OutputError, ReleaseDamaged
 from dpcore.object_store import AnyPath, ObjectPath, below
 from dpcore.release.signing import SIGNATURE, SIGNATURE_BYTES, is_signature
 from dpcore.release.sums import SUMS, encode_sums
@@ -195,6 +195,33 @@ def refuse_store_error(path: AnyPath, error: Exception) -> None:
 def unreadable(path: AnyPath, error: OSError) -> OutputError:
     """Return the error for a path that cannot be read, although something may be there."""
     return OutputError(f"{one_line(path)} cannot be read: {error.strerror}; try again when it can be read")
+
+
+def damaged(path: AnyPath, problem: str, *, run: str | None = None) -> ReleaseDamaged:
+    """Return the error for a release, or a note beside releases, that is not what was published. `run` has made it, if that is known."""
+    listed = "" if run else ", with the run by `dpflow ledger show`"
+    return ReleaseDamaged(
+        f"{one_line(path)} is damaged: {problem}; restore it from a backup or copy it again, or let its run write it again, which costs nothing: "
+        f"move away what is left of it, then dpflow run SPEC --resume {run or 'RUN'}{listed}"
+    )
+
+
+def read_published(release: AnyPath, name: str, *, limit: int, run: str | None = None) -> bytes:
+    """Return the content of a small file that every release has. `run` has made the release, if that is known.
+
+    Raises:
+        ReleaseDamaged: If the file is missing, or cannot be what was published.
+        OutputError: If that cannot be known, for example because a store fails.
+    """
+    try:
+        return read_regular(release / name, limit=limit)
+    except (FileNotFoundError, NotADirectoryError):
+        problem = f"{name} is missing" if is_folder(release) else "it is missing"
+    except (NotRegularFileError, TooLargeError):
+        problem = f"{name} is not what was published"
+    except OSError as error:
+        raise unreadable(release / name, error) from None
+    raise damaged(release, problem, run=run)
 
 
 def require_permitted(path: AnyPath) -> None:

@@ -1,21 +1,42 @@
-"""The contract of `manifest.json`: what each key means, as a pydantic model and as a JSON Schema.
+"""The contract of `manifest.json`: what each key means, as a pydantic model and as a JSON Schema, and its reader.
 
 Readers should ignore keys that they do not know: later versions of dpflow add some. A key that is documented here keeps its meaning within a
-format.
+format. All of dpflow reads the manifest of a release here, so that no other code meets one that is damaged.
 """
 
+import hashlib
 import inspect
+import json
+import math
 import re
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from dpcore.descent import Finding
-from dpcore.release.statement import StatedPart, Statement
+from dpcore.object_store import AnyPath
+from dpcore.privacy.accounting import Currency
+from dpcore.release.integrity import (
+    LARGEST_MANIFEST,
+    MANIFEST,
+    MOST_PARTS,
+    damaged,
+    listed_files,
+    one_line,
+    parts_of,
+    read_published,
+    signature_problem,
+    sums_of,
+)
+from dpcore.release.signing import SIGNATURE
+from dpcore.release.statement import ACCOUNTING, StatedPart, Statement
+from dpcore.release.sums import LARGEST_SUMS, SUMS, decode_sums
 from dpcore.release.versions import Version
 from dpcore.reporting.outcome import Round
+from dpcore.spec.release import ReleaseSpec
 from dpcore.universe.dependencies import LearnedFunction
+from dpcore.version import installed_version
 
 FORMAT = 2
 """The format of manifests that this version writes. Since format 2 a release has `SHA256SUMS` and descriptors for other programs."""
@@ -103,7 +124,7 @@ class Manifest(_Part):
     persons: dict[str, Any] | None = Field(
         None, description="how rows were divided into synthetic persons; absent if they have no ids"
     )
-    strategy: str = Field(description="how the model learned: mwem, pmw or adaptive")
+    strategy: Literal["mwem", "pmw", "adaptive"] = Field(description="how the model learned")
     prior: dict[str, Any] | None = Field(
         None,
         description="the public table or the earlier release that the spec names as its prior, and whether it was used; absent without one",
@@ -117,6 +138,89 @@ class Manifest(_Part):
     files: tuple[File, ...] = Field(description="every file but this one, `SHA256SUMS` and its signature")
     signed_by: SignedBy | None = Field(description="null if the release is not signed")
     version: Version = Field(description="the version of the spec within the dataset's series of releases")
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        """Raise unless the statement has the amount of its accounting, and names blocks if the spec divides rows into them."""
+        privacy = self.privacy
+        stated = {Currency.PURE: privacy.epsilon, Currency.ZCDP: privacy.rho, Currency.GDP: privacy.mu}
+        amount = next((stated[currency] for currency, words in ACCOUNTING.items() if words == privacy.accounting), None)
+        if amount is None or not math.isfinite(amount):
+            raise ValueError("the statement has no amount")
+        if (privacy.blocks is None) != (self.spec.get("blocks") is None):
+            raise ValueError("the statement and the spec differ in their blocks")
+        return self
+
+
+def manifest_in(release: AnyPath) -> tuple[dict[str, Any], str]:
+    """Return the manifest in the folder of a release, and its SHA-256.
+
+    Raises:
+        ReleaseDamaged: If it is missing, or `checked_manifest` refuses it.
+        OutputError: If the store of the release fails.
+    """
+    written = read_published(release, MANIFEST, limit=LARGEST_MANIFEST)
+    return checked_manifest(written, release), hashlib.sha256(written).hexdigest()
+
+
+def checked_manifest(written: bytes, release: AnyPath) -> dict[str, Any]:
+    """Return the content of a release's manifest: as `SHA256SUMS` has it, with a valid signature if it is signed, and by its contract.
+
+    Raises:
+        ReleaseDamaged: If it is anything else.
+        OutputError: If the store of the release fails.
+    """
+    sums, digest = read_published(release, SUMS, limit=LARGEST_SUMS), hashlib.sha256(written).hexdigest()
+    try:
+        stated = decode_sums(sums).get(MANIFEST)
+    except ValueError:
+        raise damaged(release, f"{SUMS} is not what was published") from None
+    if stated != digest:
+        raise damaged(release, f"{MANIFEST} is not what {SUMS} lists")
+    content = parsed_manifest(written, release)
+    if sums != sums_of(listed_files(content), digest=digest):
+        raise damaged(release, f"{SUMS} does not list the files of {MANIFEST}")
+    signer = content["signed_by"]
+    if signer and (problem := signature_problem(release, sums, public=signer["public_key"])):
+        raise damaged(release, f"{SIGNATURE} {problem}")
+    return content
+
+
+def parsed_manifest(written: bytes, release: AnyPath) -> dict[str, Any]:
+    """Return the content of a manifest that follows its contract. One of this version must have every key that this version writes.
+
+    Raises:
+        ReleaseDamaged: If a key is missing, or has a value of another type.
+    """
+    if parts_of(written) > MOST_PARTS:
+        raise damaged(release, f"{MANIFEST} has more parts than dpflow writes")
+    try:
+        content: dict[str, Any] = json.loads(written)
+        read = Manifest.model_validate_json(written, strict=True)
+        spec = ReleaseSpec.model_validate(content["spec"]).model_dump(mode="json", exclude={"source", "engine"})
+        listed_files(content)
+    except ValidationError as error:
+        place = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise damaged(release, f"{one_line(place or 'the text')} in {MANIFEST} is not what dpflow writes") from None
+    except (ValueError, TypeError, RecursionError):
+        raise damaged(release, f"{MANIFEST} is not what dpflow writes") from None
+    whole = read.model_dump(mode="json", exclude_unset=True) | {"spec": spec}
+    if read.privacy.versions.get("dpflow") in (None, installed_version()) and not _holds(content, whole):
+        raise damaged(release, f"{MANIFEST} lacks a part of what this version of dpflow writes")
+    return {**content, **whole, "privacy": content["privacy"] | whole["privacy"]}  # with the defaults of this version
+
+
+def _holds(content: Any, whole: Any) -> bool:
+    """Return whether JSON data has every key of other data, with the same values.
+
+    >>> _holds({"a": [1], "b": 2}, {"a": [1]}), _holds({"b": 2}, {"a": [1]})
+    (True, False)
+    """
+    if isinstance(whole, dict):
+        return isinstance(content, dict) and all(key in content and _holds(content[key], whole[key]) for key in whole)
+    if isinstance(whole, list):
+        return isinstance(content, list) and len(content) == len(whole) and all(map(_holds, content, whole))
+    return bool(content == whole)
 
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)

@@ -22,20 +22,23 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from dpcore.errors import OutputError, UsageError
+from dpcore.errors import OutputError, ReleaseDamaged, UsageError
 from dpcore.ledger import Event, Ledger, Run
 from dpcore.object_store import AnyPath, ObjectPath, below
 from dpcore.release.dataset_folder import LATEST, newest_release, point_latest, reservation_numbers
 from dpcore.release.draft_folder import new_file, sync_path
 from dpcore.release.integrity import (
+    LARGEST_MANIFEST,
     LARGEST_NOTE,
     MANIFEST,
+    damaged,
     files_in,
     is_there,
     one_line,
     raise_store_error,
     raise_unless_gone,
     read_manifest,
+    read_published,
     read_regular,
     refuse_store_error,
     require_permitted,
@@ -107,7 +110,7 @@ def read_notice(release: AnyPath) -> Notice | None:
     """Return the notice of a withdrawn release, or None if it is not withdrawn.
 
     Raises:
-        UsageError: If there is a notice, but it cannot be read.
+        ReleaseDamaged: If there is a notice, but it cannot be read.
         OutputError: If the store of the release fails.
     """
     try:
@@ -116,7 +119,7 @@ def read_notice(release: AnyPath) -> Notice | None:
         return None
     except (OSError, ValidationError) as error:
         refuse_store_error(release / WITHDRAWN, error)
-        raise UsageError(
+        raise ReleaseDamaged(
             f"{one_line(release)} was withdrawn, but its {WITHDRAWN} cannot be read; ask the steward for the reason"
         ) from None
 
@@ -160,6 +163,19 @@ def is_recorded(ledger: Ledger, run_id: str, release: AnyPath) -> bool:
         raise_store_error(release, error)
         return False
     return hashlib.sha256(written).hexdigest() in ledger.manifests_of(run_id)
+
+
+def recorded_manifest(ledger: Ledger, run: Run, release: AnyPath) -> bytes:
+    """Return the manifest of a settled run's release, as the ledger has recorded it.
+
+    Raises:
+        ReleaseDamaged: If it is missing, or something else. The ledger names the release, so it is never taken for one that is not there.
+        OutputError: If that cannot be known, for example because a store fails.
+    """
+    written = read_published(release, MANIFEST, limit=LARGEST_MANIFEST, run=run.id)
+    if hashlib.sha256(written).hexdigest() not in ledger.manifests_of(run.id):
+        raise damaged(release, f"{MANIFEST} is not what the ledger has recorded", run=run.id)
+    return written
 
 
 def withdraw(ledger: Ledger, run_id: str, release: AnyPath, *, reason: str, keep: int | None = None) -> Notice:

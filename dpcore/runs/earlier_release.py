@@ -14,22 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.answers.release import Release, open_release_with
-from dpcore.errors import SourceError, UsageError
+from dpcore.errors import ReleaseDamaged, SourceError, UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState, claim_in
 from dpcore.ledger.checks import LONGEST
 from dpcore.object_store import AnyPath
-from dpcore.release.integrity import (
-    MANIFEST,
-    is_folder,
-    is_there,
-    listed_files,
-    one_line,
-    open_regular,
-    read_manifest,
-    refuse_store_error,
-)
+from dpcore.release.integrity import listed_files, one_line, open_regular, refuse_store_error
 from dpcore.release.listing import readable
-from dpcore.release.withdrawal import WITHDRAWN, is_recorded, notice_of
+from dpcore.release.manifest import parsed_manifest
+from dpcore.release.withdrawal import is_recorded, notice_of, recorded_manifest
 from dpcore.reporting.lineage import bound_claim, bound_to
 from dpcore.runs.paying import claim_of
 from dpcore.runs.prior import Prior, PriorTable, PublicTable, check_columns, compared, unusable
@@ -66,7 +58,7 @@ def earlier_release(
     """
     folder = declaration.output_folder
     if before is None:
-        made = _newest(ledger, account, folder)
+        made = _newest(ledger, account)
         release = None if made is None else _recorded(ledger, made, folder / str(made.release))
         if release is not None:
             release.require_short(declaration)
@@ -209,33 +201,11 @@ def _is_over(ledger: Ledger, run: Run, folder: AnyPath) -> bool:
         return run.release is None or is_recorded(ledger, run.id, folder / run.release)
 
 
-def _newest(ledger: Ledger, account: Account, folder: AnyPath) -> Run | None:
-    """Return the run of the newest release in a dataset's folder that is not withdrawn, by the order in which runs were reserved.
-
-    A release whose folder is gone is passed over: it may have been moved elsewhere. One of which only a part is there is damaged.
-    """
+def _newest(ledger: Ledger, account: Account) -> Run | None:
+    """Return the run of the account's newest release that is not withdrawn, by the order in which runs were reserved."""
     withdrawn = ledger.withdrawals(account.name)
-    made = [run for run in ledger.runs(account.name) if run.state is RunState.SETTLED and run.release is not None]
-    live = sorted((run for run in made if run.id not in withdrawn), key=lambda run: -run.first)
-    with readable(folder):
-        for run in live:
-            release = folder / str(run.release)
-            if is_there(release / MANIFEST):
-                return run
-            if _has_remains(release):
-                raise unusable(
-                    f"{MANIFEST} of release {one_line(release.name)} is missing; restore it from a backup, or let its run write the release again: "
-                    f"move {one_line(release)} away, then --resume {run.id}"
-                )
-    return None
-
-
-def _has_remains(release: AnyPath) -> bool:
-    """Return whether something of a release is there. An empty folder, or one with a notice of withdrawal, was emptied on purpose."""
-    if not is_folder(release):
-        return is_there(release)
-    names = {path.name for path in release.iterdir()}
-    return bool(names) and WITHDRAWN not in names
+    made = (run for run in ledger.runs(account.name) if run.state is RunState.SETTLED and run.release is not None)
+    return max((run for run in made if run.id not in withdrawn), key=lambda run: run.first, default=None)
 
 
 def _bound(ledger: Ledger, run: Run, bound: tuple[str, str], folder: AnyPath) -> EarlierRelease:
@@ -248,30 +218,18 @@ def _bound(ledger: Ledger, run: Run, bound: tuple[str, str], folder: AnyPath) ->
         otherwise = f"restore the release of run {run.id} from a backup to {one_line(folder / str(run.release))}"
     if event := ledger.withdrawals(run.account).get(made.id):
         raise UsageError(f"{notice_of(event, ledger=ledger.identity()).sentence}; {why}, so {otherwise}")
-    release = folder / str(made.release)
-    with readable(folder):
-        there = is_there(release / MANIFEST)
-    if not there:
-        raise UsageError(
-            f"the release of run {made.id} is not at {one_line(release)}; restore it from a backup, or let that run write it again with "
-            f"--resume {made.id}; {why}, or {otherwise}"
-        )
-    found = _recorded(ledger, made, release)
-    return replace(found, sha256=digest)
+    try:
+        return replace(_recorded(ledger, made, folder / str(made.release)), sha256=digest)
+    except UsageError as error:
+        raise UsageError(f"{error}; {why}, or {otherwise}") from None
 
 
 def _recorded(ledger: Ledger, run: Run, release: AnyPath) -> EarlierRelease:
     """Return a release that is in its place, by its manifest as the ledger has recorded it."""
     try:
-        written = read_manifest(release / MANIFEST)
-    except OSError as error:
-        refuse_store_error(release, error)
-        written = b""
-    digest = hashlib.sha256(written).hexdigest()
-    if digest not in ledger.manifests_of(run.id):
-        raise unusable(
-            f"{MANIFEST} of release {one_line(release.name)} is not what the ledger has recorded; restore it from a backup, see: dpflow ledger verify"
-        )
-    listed = listed_files(json.loads(written))
+        written = recorded_manifest(ledger, run, release)
+        listed = listed_files(parsed_manifest(written, release))  # the ledger has its hash
+    except ReleaseDamaged as error:
+        raise unusable(str(error)) from None
     rows = tuple((name, each.sha256) for name, each in listed.items() if name.startswith("data/"))
-    return EarlierRelease(run.id, release.name, digest, release, rows, manifest=written)
+    return EarlierRelease(run.id, release.name, hashlib.sha256(written).hexdigest(), release, rows, manifest=written)

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.private_log import record
+from dpcore.release.integrity import one_line
 from dpcore.reporting.plots import colours
 from dpcore.service.desk import Desk, Question
 from dpcore.service.door import Door
@@ -224,7 +225,7 @@ def _add_failures(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         found = error.errors()[0]
-        where = ".".join(str(part) for part in found["loc"] if isinstance(part, str))
+        where = one_line(".".join(str(part) for part in found["loc"] if isinstance(part, str)))
         return _failure(422, Problem(code="request", reason=f"{where}: {found['msg']}"))
 
     @app.exception_handler(HTTPException)

@@ -5,17 +5,14 @@ the table: if the first release is to go on from an earlier one, the opener decl
 """
 
 import logging
-from hashlib import sha256
 from typing import Any
 
-from dpcore.answers.release import Release, open_release_with
+from dpcore.answers.release import Release
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState
-from dpcore.object_store import AnyPath
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import budget_of, epsilon_of
-from dpcore.release import MANIFEST
-from dpcore.release.integrity import NotRegularFileError, TooLargeError, one_line, read_manifest, unreadable
+from dpcore.release.integrity import one_line
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.lineage import published_by
 from dpcore.reporting.session_claims import Claim, sessions
@@ -173,13 +170,7 @@ def first_release(ledger: Ledger, declaration: Declaration, session: Run) -> Rel
             f"dpflow session close {options}, and open another"
         )
     folder = declaration.output_folder / made.release
-    written = _recorded_manifest(ledger, made, folder)
-    if written is None:
-        raise UsageError(
-            f"the release of run {made.id}, with which the session began, is not at {one_line(folder)}; restore it from a backup, or let "
-            f"the run write it again: dpflow run SPEC --resume {made.id}"
-        )
-    release = open_release_with(written, folder)
+    release = open_release_with(recorded_manifest(ledger, made, folder), folder)
     first_run(ledger, session, release)
     return release
 
@@ -192,21 +183,6 @@ def first_run(ledger: Ledger, session: Run, release: Release) -> Run:
             f"{one_line(release.folder)} is not the release that session {session.id} began with; see: dpflow ledger verify"
         )
     return ledger.run(claim.first)
-
-
-def _recorded_manifest(ledger: Ledger, run: Run, folder: AnyPath) -> bytes | None:
-    """Return the manifest of a release as its run has published it; None if it is not there, or was changed.
-
-    Raises:
-        OutputError: If that cannot be known, for example because a store fails.
-    """
-    try:
-        written = read_manifest(folder / MANIFEST)
-    except (FileNotFoundError, NotADirectoryError, NotRegularFileError, TooLargeError):
-        return None
-    except OSError as error:
-        raise unreadable(folder / MANIFEST, error) from None
-    return written if sha256(written).hexdigest() in ledger.manifests_of(run.id) else None
 
 
 def limited_by(declaration: Declaration, release: Release) -> Declaration:

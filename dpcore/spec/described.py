@@ -28,12 +28,16 @@ def describe_universe(declaration: Declaration) -> dict[str, dict[str, Any]]:
     told = {}
     for name, attribute in declaration.universe.attributes.items():
         part = declaration.spec.universe[name]
-        from_file = isinstance(part, CategoricalSpec) and part.values_from is not None
-        if from_file or part.attribute(Path()) != attribute:
+        if is_found(part) or part.attribute(Path()) != attribute:
             told[name] = describe(attribute)
             if isinstance(part, CategoricalSpec) and part.discover is not None:
                 del told[name]["values"]
     return told
+
+
+def is_found(column: AttributeSpec) -> bool:
+    """Return whether the cells of a column are found in the data or in a file, so that a manifest must describe them."""
+    return any(getattr(column, name, None) is not None for name in ("discover", "values_from"))
 
 
 def restore_universe(
@@ -82,6 +86,9 @@ def _attribute(column: Any, described: Mapping[str, Any] | None, found: Mapping[
             described = {**described, "values": found["cells"][: max(1, found["found"])]}
         return restored(described)
     try:
-        return _COLUMN.validate_python(column).attribute(Path())
+        declared = _COLUMN.validate_python(column)
+        if is_found(declared):
+            raise UsageError("the manifest lacks the description of a column; copy the release again")
+        return declared.attribute(Path())
     except (ValidationError, SpecError):
         raise UsageError("the spec in the manifest is damaged; copy the release again") from None

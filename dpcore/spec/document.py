@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from dpcore.errors import SpecError
+from dpcore.errors import SpecError, is_unicode
 
 Place = tuple[str | int, ...]
 
@@ -130,6 +130,7 @@ def _plain(node: yaml.Node, place: Place, loader: _CoreLoader, document: Documen
         for key_node, value_node in node.value:
             key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
             inner = (*place, key)
+            _require_unicode(key, place, document)
             if key in result:
                 document.mistakes.append(
                     Mistake(
@@ -142,8 +143,16 @@ def _plain(node: yaml.Node, place: Place, loader: _CoreLoader, document: Documen
             document.positions[inner] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             result[key] = _plain(value_node, inner, loader, document)
         return result
+    _require_unicode(str(node.value), place, document)
     try:
         return loader.construct_object(node)
     except ValueError:
         document.mistake(place, "cannot be read as a number; put quotes around a text")
         return None
+
+
+def _require_unicode(text: str, place: Place, document: Document) -> None:
+    """Raise at once for an escape that stands for no character: no file could hold the text, and no message could quote it."""
+    if not is_unicode(text):
+        document.mistake(place, "is not valid Unicode; remove escapes from \\ud800 to \\udfff")
+        document.raise_mistakes()

@@ -8,9 +8,10 @@ from pathlib import Path
 from dpcore.errors import UsageError
 from dpcore.ledger import EventKind, Ledger, open_ledger
 from dpcore.object_store import AnyPath, ObjectPath, any_path
-from dpcore.release.dataset_folder import LATEST, is_release
+from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import MANIFEST, one_line, read_manifest, refuse_store_error
 from dpcore.release.listing import Listed, listed_in, pointed, readable
+from dpcore.release.manifest import manifest_in
 from dpcore.release.withdrawal import Notice, read_notice, withdraw
 from dpcore.reporting.lineage import going_back_to, needed_by_open_runs
 from dpcore.reporting.session_claims import beginnings
@@ -56,20 +57,15 @@ def latest(name: str) -> AnyPath:
     """Return the folder of a dataset's newest release that is not withdrawn.
 
     Raises:
-        UsageError: If there is none.
+        UsageError: If there is none, or it is damaged.
     """
     folder = dataset_folder(name)
     found = pointed(folder)
     if found is None:
         raise UsageError(f"{one_line(folder)} holds no release yet; make one with: dpflow run SPEC")
-    with readable(folder):
-        there = is_release(folder, found)
-    if not there:
-        raise UsageError(
-            f"{LATEST} in {one_line(folder)} names {one_line(found)}, which is not there; see: dpflow ledger verify"
-        )
     if notice := read_notice(folder / found):
         raise UsageError(f"{notice.sentence}; there is no other release, so make a new one with: dpflow run SPEC")
+    manifest_in(folder / found)  # raises if it is damaged
     return folder / found
 
 

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from datetime import date, datetime
+from functools import cache
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from dpcore.errors import SpecError, UsageError
 from dpcore.universe.attribute import Attribute, Outside
@@ -28,6 +31,7 @@ KINDS: Mapping[str, type[Attribute]] = {
     "fine datetime": FineDatetime,
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
+_checker = cache(TypeAdapter)
 _LONG = ("starts", "masses")  # thousands of whole numbers: one text is shorter than a list with a line for each
 
 
@@ -38,7 +42,7 @@ def describe(attribute: Attribute) -> dict[str, Any]:
     ('4', 'boolean')
     """
     public = {each.name: _plain(each.name, getattr(attribute, each.name)) for each in fields(attribute) if each.init}
-    return {"kind": _NAMES[type(attribute)], **{name: value for name, value in public.items() if value is not None}}
+    return {"kind": _NAMES[type(attribute)], **public}
 
 
 def _plain(name: str, value: Any) -> Any:  # noqa: PLR0911  a table, one line for each type
@@ -70,18 +74,20 @@ def restored(described: Mapping[str, Any]) -> Attribute:
     """
     try:
         kind = KINDS[described["kind"]]
-        known = {each.name for each in fields(kind) if each.init}
-        given = {
-            name: _restored(name, value, kind)
-            for name, value in described.items()
-            if name in known and value is not None
-        }
-        return kind(**given)
+        parts = {each.name: each.type for each in fields(kind) if each.init}  # each must be there, null if it is none
+        return kind(
+            **{
+                name: _checker(part).validate_python(_restored(name, described[name], kind), strict=True)
+                for name, part in parts.items()
+            }
+        )
     except (KeyError, TypeError, ValueError, AttributeError, SpecError, UsageError):
         raise UsageError("the description of a column is damaged; copy the release again") from None
 
 
 def _restored(name: str, value: Any, kind: type[Attribute]) -> Any:  # noqa: PLR0911  a table, one line for each field
+    if value is None:
+        return None
     if name in ("minimum", "maximum") and issubclass(kind, Date | Datetime):
         moment: Callable[[str], date] = datetime.fromisoformat if issubclass(kind, Datetime) else date.fromisoformat
         return moment(value)

@@ -125,3 +125,24 @@ def test_output_goes_nowhere_where_the_steward_has_no_folder(tmp_path: Path, mon
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "file" / "private"))
     assert printed() == ("before\nafter\n", "")
+
+
+def kept_bytes(folder: Path, notes: int) -> int:
+    for number in range(notes):
+        stewardlog.note(f"failure {number} " + "x" * 1000, where="x")
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def test_failures_that_are_caused_again_and_again_do_not_fill_the_disk(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stewardlog, "LARGEST", 10_000)
+    assert kept_bytes(folder, 100) < 2 * (10_000 + 1100)
+    assert {path.name for path in folder.iterdir()} == {"failures.log", "failures.log.1"}
+    assert "failure 99 " in (folder / "failures.log").read_text()
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.iterdir())
+
+
+def test_a_log_without_a_limit_is_caught_by_that_test(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stewardlog, "LARGEST", 10**9)
+    assert kept_bytes(folder, 100) > 2 * (10_000 + 1100)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection
+from dataclasses import is_dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -32,16 +33,23 @@ from dpcore.answers.sql.conditions import FLIPPED, OPERATORS, condition, flatten
 from dpcore.answers.sql.errors import QueryError, as_written, mistake, position, shown, unquoted, unsupported
 from dpcore.answers.sql.numbers import is_number, name_of, number
 from dpcore.answers.sql.terms import Scope, unwrapped
+from dpcore.errors import is_unicode
 from dpcore.universe import Universe
 from dpcore.universe.spreading import spread_of
 
 LONGEST = 20_000
 """The most characters of a question."""
 
+MOST_DEPTH = 100
+"""The most operations that are nested in each other, or follow each other in a sum. Evaluation needs several calls for each."""
+
 MOST_OUTPUTS = 100
 MOST_SHOWN = 10**9
 
 _CLAUSES = ("expressions", "from_", "where", "group", "having", "order", "limit", "offset")
+_TOO_DEEP = (
+    f"the question nests or chains more than {MOST_DEPTH} operations; write it with fewer, or ask several questions"
+)
 _EXAMPLE = "select department, count(*), avg(cost) from release where age >= 65 group by department"
 
 # sqlglot reports what it could not parse to its logger, besides raising.
@@ -60,11 +68,9 @@ def parse(text: str, universe: Universe, *, tables: Collection[str] = ("release"
         QueryError: If the text is not such a statement. The error has a line and a column, and says what to write instead.
     """
     try:
-        return _Statement(text, universe, tables).query()
+        query = _Statement(text, universe, tables).query()
     except RecursionError:
-        raise QueryError(
-            "the question is nested too deeply; write it with fewer parentheses", line=1, column=1
-        ) from None
+        raise QueryError(_TOO_DEEP, line=1, column=1) from None
     except QueryError as error:
         for name, offset in unquoted(text[:LONGEST], universe.names):
             line, column = position(text, offset)
@@ -72,12 +78,30 @@ def parse(text: str, universe: Universe, *, tables: Collection[str] = ("release"
                 told = f"write the column {as_written(name)} in double quotes, and in a shell the whole question in single quotes"
                 raise QueryError(told, line=line, column=column) from None
         raise
+    if _depth(query) > MOST_DEPTH:
+        raise QueryError(_TOO_DEEP, line=1, column=1)
+    return query
+
+
+def _depth(query: Query) -> int:
+    """Return how many parts of a question are nested in each other, without recursion."""
+    deepest, waiting = 0, [(query, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        for part in vars(node).values():
+            waiting += [
+                (each, depth + 1) for each in (part if isinstance(part, tuple) else (part,)) if is_dataclass(each)
+            ]
+    return deepest
 
 
 def _parsed(text: str) -> exp.Select:
     """Parse one `select` statement."""
     if len(text) > LONGEST:
         raise QueryError(f"the question has {len(text):,} characters; write at most {LONGEST:,}", line=1, column=1)
+    if not is_unicode(text):
+        raise QueryError("the question is not valid Unicode; write it as UTF-8", line=1, column=1)
     dialect = Dialect.get_or_raise("duckdb")
     try:
         tokens = dialect.tokenize(text)

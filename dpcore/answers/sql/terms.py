@@ -1,5 +1,6 @@
 """Columns, functions of one column, and constants of a column's type."""
 
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -241,7 +242,7 @@ class Scope:
     def _fraction(self, node: exp.Expr, text: str) -> Fraction:
         found = _read_number(text)
         if found is None:
-            raise self.refused(node, f"{shown(text)} is not a number; write one such as 10 or 2.5")
+            raise self.refused(node, f"{shown(text)} is not a number, or too large; write one such as 10 or 2.5")
         return found
 
     def constant(self, node: exp.Expr, term: Term) -> Any:
@@ -299,12 +300,13 @@ def kind_of(attribute: Attribute) -> Kind:
 
 
 def _read_number(text: str) -> Fraction | None:
-    """Read a number, unless its digits could exhaust memory."""
+    """Read a number, unless its digits could exhaust memory, or it is too large for a float."""
     try:
         exponent = int(text.lower().partition("e")[2] or 0)
-        return Fraction(text) if len(text) <= 400 and abs(exponent) <= 400 else None
+        found = Fraction(text) if len(text) <= 400 and abs(exponent) <= 400 else None
     except (ValueError, ZeroDivisionError):
         return None
+    return None if found is None or abs(found) > sys.float_info.max else found
 
 
 def _read_moment(text: str) -> datetime | None:

@@ -311,3 +311,79 @@ def mutated(count: int, *, seed: int) -> Iterator[str]:
                 case _:
                     words.insert(place, rng.choice(_PIECES))
         yield " ".join(words)
+
+
+def odd(count: int, *, seed: int, category: str, number: str, flag: str) -> Iterator[str]:
+    """Yield questions that are odd, and may be valid: long sums, deep conditions, numbers at the ends of floats, names that are no text.
+
+    Args:
+        count: How many, at least the 20 that always come first.
+        seed: Decides the others.
+        category: A column of categories.
+        number: A column of numbers.
+        flag: A column of truth values.
+    """
+    rng = random.Random(seed)
+    literals = (
+        "1e309",
+        "-1e309",
+        "9" * 310,
+        "1e308",
+        "1e-400",
+        "1e400",
+        "1e401",
+        "0",
+        "-0",
+        "1e15",
+        "0.1",
+        "'nan'",
+        "'inf'",
+        "1e3080",
+        ".5e-3",
+        "1_0",
+        "0x1F",
+    )
+    names = ("n", '"\ud800"', '"\udfff"', '"\0"', '"n_low"', '"' + "n" * 300 + '"', '"\u202e"', '"\U0001f600"')
+    operators = ("+", "-", "*", "/")
+
+    def total(terms: int) -> str:
+        return f" {rng.choice(operators)} ".join(rng.choice(["1", "count(*)", f"avg({number})"]) for _ in range(terms))
+
+    def nested(depth: int) -> str:
+        kind = rng.choice(["not (%s)", f"({flag} and (%s or {flag}))", "(%s) is true", f"{flag} or ({flag} and (%s))"])
+        found = flag
+        for _ in range(depth):
+            found = kind % found
+        return found
+
+    fixed = [
+        *(f"select count(*){'+1' * terms} as n from release" for terms in (50, 99, 150, 600, 5000)),
+        *(
+            f"select count(*) * {literal} as n from release"
+            for literal in ("1e309", "1e308", "1e308 * 10", "-1e308 * 1e308", "1e-320")
+        ),
+        *(
+            f"select count(*) as n from release where {number} > {literal}"
+            for literal in ("1e309", "-1e309", "1e308", "1e-400")
+        ),
+        *(f"select count(*) as {name} from release" for name in ('"\ud800"', '"a\udc80b"', '"\0"')),
+        f"select bin({number}, 1e-300) as b, count(*) from release group by b",
+        f"select {category}, count(*) as n from release where {category} = '\ud800' group by {category}",
+        f"select count(*) as n from release where {nested(200)}",
+    ]
+    yield from fixed
+    for _ in range(count - len(fixed)):
+        name, literal = rng.choice(names), rng.choice(literals)
+        match rng.randrange(6):
+            case 0:
+                yield f"select {total(rng.choice([2, 20, 120, 700]))} as {name} from release"
+            case 1:
+                yield f"select {category}, count(*) as {name} from release where {nested(rng.choice([1, 10, 60, 300]))} group by {category}"
+            case 2:
+                yield f"select sum({number}) {rng.choice(operators)} {literal} as {name} from release where {number} <= {rng.choice(literals)}"
+            case 3:
+                yield f"select bin({number}, {literal}) as b, count(*) as {name} from release group by b"
+            case 4:
+                yield f"select count(*) as {name} from release group by {category} having count(*) > {literal} order by avg({number}) * {rng.choice(literals)} limit {literal}"
+            case _:
+                yield f"select quantile_cont({number}, {literal}) as {name} from release where {category} in ({rng.choice(literals)}, 'x{name}')"

@@ -1,17 +1,22 @@
-"""Small releases with every kind of column, for questions."""
+"""Small releases with every kind of column, for questions, and releases whose manifests are edited."""
 
+import hashlib
+import json
 from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
+from pydantic import TypeAdapter
 
 from dpcore import synthesize
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
-from dpcore.spec.described import restore_universe
+from dpcore.release.sums import encode_sums
+from dpcore.spec.release import AttributeSpec
 from dpcore.universe import Universe
 
 EVERY_KIND = """\
@@ -100,4 +105,16 @@ def make_release(folder: Path, spec: str, *, rows: int = 4000, frame: pd.DataFra
 
 def declared_universe() -> Universe:
     """Return the columns of every kind, as they are declared and before anything is found."""
-    return restore_universe(yaml.safe_load(EVERY_KIND)["universe"], described={}, discovered=[])
+    columns = TypeAdapter(dict[str, AttributeSpec]).validate_python(yaml.safe_load(EVERY_KIND)["universe"])
+    return Universe({name: column.attribute(Path()) for name, column in columns.items()})
+
+
+def restate(release: Path, manifest: Any) -> None:
+    """Give a release another manifest, and the `SHA256SUMS` that belongs to it, as somebody would who edits a release."""
+    written = json.dumps(manifest).encode()
+    (release / "manifest.json").write_bytes(written)
+    try:
+        files = {str(each["path"]): str(each["sha256"]) for each in manifest["files"]}
+    except (KeyError, TypeError):
+        files = {}
+    (release / "SHA256SUMS").write_bytes(encode_sums({"manifest.json": hashlib.sha256(written).hexdigest(), **files}))

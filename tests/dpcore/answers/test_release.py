@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from dpcore.answers.release import open_release
-from dpcore.errors import UsageError
+from dpcore.errors import ReleaseDamaged, UsageError
 from dpcore.models.fitting import Transcript
 from dpcore.release import publishing
 from dpcore.strategies import Adaptive, Mwem, Pmw, Strategy
-from tests.dpcore.answers.releases import DENSE, EVERY_KIND, make_release
+from dpcore.universe import Boolean
+from dpcore.universe.description import describe
+from tests.dpcore.answers.releases import DENSE, EVERY_KIND, make_release, restate
 
 WAYS = {
     "kinds": (EVERY_KIND, Adaptive),
@@ -74,20 +76,28 @@ def test_what_is_no_release_or_is_damaged_is_refused(kinds: Any, tmp_path: Path)
     copy = shutil.copytree(kinds.folder, tmp_path / "copy")
     manifest = json.loads((copy / "manifest.json").read_text(encoding="utf-8"))
     damaged = {
-        "made by an earlier version": {key: value for key, value in manifest.items() if key != "universe"},
-        "missing or damaged": {**manifest, "files": []},
-        "description of a column is damaged": {**manifest, "universe": {"cost": {"kind": "fine number", "scale": 3}}},
-        "spec in the manifest is damaged": {**manifest, "spec": {"universe": {"sex": {"type": "nothing"}}}},
-        "contradict each other": {**manifest, "universe": {**manifest["universe"], "sex": {"kind": "boolean"}}},
-        "is not a release": {},
-        "copy the release again": "[" * 100_000,
+        "universe in manifest": {key: value for key, value in manifest.items() if key != "universe"},
+        "measurements.parquet is missing": {**manifest, "files": []},
+        "the columns in manifest": {**manifest, "universe": {"cost": {"kind": "fine number", "scale": 3}}},
+        "universe.sex in manifest": {
+            **manifest,
+            "spec": {**manifest["spec"], "universe": {"sex": {"type": "nothing"}}},
+        },
+        "contradict each other": {
+            **manifest,
+            "universe": {**manifest["universe"], "sex": describe(Boolean())},
+        },
+        "format in manifest": {},
     }
     for message, content in damaged.items():
-        text = content if isinstance(content, str) else json.dumps(content)
-        (copy / "manifest.json").write_text(text, encoding="utf-8")
-        with pytest.raises(UsageError, match=message):
+        restate(copy, content)
+        with pytest.raises(ReleaseDamaged, match=message):
             open_release(copy)
-    (copy / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    (copy / "manifest.json").write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(ReleaseDamaged, match="is not what SHA256SUMS lists"):
+        open_release(copy)
+    restate(copy, manifest)
+    assert open_release(copy).universe == kinds.universe
     (copy / "measurements.parquet").write_bytes(b"other")
-    with pytest.raises(UsageError, match="missing or damaged"):
+    with pytest.raises(ReleaseDamaged, match=r"measurements\.parquet is missing, or not what was published"):
         open_release(copy)

@@ -4,31 +4,40 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dpcore.release.dataset_folder import pointer
 from tests.conftest import Workspace
+from tests.dpcore.answers.releases import DENSE, make_release, restate
 from tests.dpcore.cli.ledgers import dpflow
 
 ONE, TWO = "20261101T0000Z-aaaaaaaaaaaa", "20261201T0000Z-bbbbbbbbbbbb"
 
 
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The manifest of a release."""
+    made = make_release(tmp_path_factory.mktemp("made"), DENSE.replace("STRATEGY", "{name: mwem, rounds: 1}"), rows=300)
+    return json.loads((made / "manifest.json").read_text(encoding="utf-8"))
+
+
 @pytest.fixture
-def folder(workspace: Workspace) -> Path:
-    """The folder of two releases, of which only the manifests are there."""
+def folder(workspace: Workspace, published: Any) -> Path:
+    """The folder of two releases, of which only the manifests and their sums are there."""
     made = workspace.folder / "releases" / "visits"
-    for name, month in ((ONE, 11), (TWO, 12)):
+    for name, month, before in ((ONE, 11, None), (TWO, 12, ONE)):
         (made / name).mkdir(parents=True)
-        privacy = {"epsilon": 1.0, "delta": 1e-9, "unit": "person", "neighbours": "add-remove", "blocks": None}
-        content = {"release": name, "created": f"2026-{month}-01T00:00:00+00:00", "rows": 1234, "privacy": privacy}
-        content["version"] = {"number": 1, "before": None, "changes": []}
-        (made / name / "manifest.json").write_text(json.dumps(content), encoding="utf-8")
+        content = published | {"release": name, "created": f"2026-{month}-01T00:00:00+00:00", "rows": 1234}
+        content["privacy"] = content["privacy"] | {"epsilon": 1.0, "delta": 1e-9, "unit": "person"}
+        restate(made / name, content | {"version": {"number": 1, "before": before, "changes": []}})
     point(made, TWO)
     return made
 
 
 def point(folder: Path, name: str) -> None:
-    (folder / "latest.json").write_text(json.dumps({"release": name}), encoding="utf-8")
+    (folder / "latest.json").write_text(json.dumps(pointer(name)), encoding="utf-8")
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int) -> str:
@@ -70,37 +79,45 @@ def test_all_releases_are_listed_with_their_promises(folder: Path, capsys: pytes
     ]
 
 
-def test_manifests_of_other_versions_and_strange_names_are_listed_safely(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+def test_manifests_of_other_versions_are_listed_and_damaged_ones_are_safe_to_print(
+    folder: Path, published: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / ONE / "manifest.json").write_text(json.dumps({"release": ONE}), encoding="utf-8")
-    strange = {"release": TWO, "created": "\x1b[2J", "rows": "x", "privacy": {"epsilon": "y", "unit": "\x1b[31m"}}
-    (folder / TWO / "manifest.json").write_text(json.dumps(strange), encoding="utf-8")
-    text = said(capsys, "releases", folder, code=0)
+    earlier = published | {"release": ONE}
+    earlier["privacy"] = {name: value for name, value in published["privacy"].items() if name != "given"}
+    restate(folder / ONE, earlier)
+    assert dpflow("releases", folder) == 1
+    assert "manifest.json lacks a part of what this version of dpflow writes" in capsys.readouterr().out
+    earlier["privacy"]["versions"] = {"dpflow": "0.0.1"}
+    restate(folder / ONE, earlier)
+    assert "damaged" not in said(capsys, "releases", folder, code=0)
+    strange = {"release": TWO, "created": "\x1b[2J", "rows": "x", "privacy": {"epsilon": "y", "\x1b[31m": 1}}
+    restate(folder / TWO, strange)
+    (folder / "20270101T000000Z-\x1b[31m").mkdir()
+    assert dpflow("releases", folder) == 1
+    text = capsys.readouterr().out
     assert "\x1b" not in text
-    assert text.count("?") >= 6
+    assert re.search(rf"{TWO} +\? .* damaged", text)
+    assert dpflow("releases", folder, "--json") == 1
+    assert [bool(each["damage"]) for each in json.loads(capsys.readouterr().out)["releases"]] == [False, True]
 
 
 @pytest.mark.parametrize(
     ("plant", "message"),
     [
-        (lambda folder: (folder / "latest.json").unlink(), "holds no release yet; make one with: dpflow run SPEC"),
-        (
-            lambda folder: point(folder, "20270101T0000Z-cccccccccccc"),
-            "which is not there; see: dpflow ledger verify",
-        ),
-        (lambda folder: (folder / "latest.json").write_text("{"), "latest.json in .* cannot be read"),
+        (lambda folder: (folder / "latest.json").unlink(), "latest.json is damaged: it is missing or not what dpflow"),
+        (lambda folder: point(folder, "20270101T0000Z-cccccccccccc"), "is damaged: it is missing; restore it from"),
+        (lambda folder: (folder / "latest.json").write_text("{"), "latest.json is damaged: it is missing or not what"),
         (
             lambda folder: (folder / TWO / "withdrawn.json").write_text("{"),
             "was withdrawn, but its withdrawn.json cannot",
         ),
     ],
 )
-def test_without_a_release_there_is_a_sentence_and_nothing_on_standard_output(
+def test_without_a_readable_release_there_is_a_sentence_and_nothing_on_standard_output(
     folder: Path, capsys: pytest.CaptureFixture[str], plant: Callable[[Path], object], message: str
 ) -> None:
     plant(folder)
-    assert re.search(message, said(capsys, "latest", folder, code=2))
+    assert re.search(message, said(capsys, "latest", folder, code=1))
 
 
 def test_an_unknown_dataset_is_refused(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,3 +125,4 @@ def test_an_unknown_dataset_is_refused(workspace: Workspace, capsys: pytest.Capt
     empty = workspace.folder / "empty"
     empty.mkdir()
     assert said(capsys, "releases", empty, code=0) == "there are no releases yet\n"
+    assert "holds no release yet; make one with: dpflow run SPEC" in said(capsys, "latest", empty, code=2)

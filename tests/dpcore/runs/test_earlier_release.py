@@ -484,10 +484,17 @@ def no_manifest(release: Path) -> None:
     (release / "manifest.json").unlink()
 
 
+def emptied(release: Path) -> None:
+    shutil.rmtree(release)
+    release.mkdir()
+
+
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (no_manifest, r"manifest\.json of release .* is missing; restore it from a backup"),
+        (lost, r"it is missing; restore it from a backup .*--resume first"),
+        (emptied, r"manifest\.json is missing; restore it from a backup .*--resume first"),
+        (no_manifest, r"manifest\.json is missing; restore it from a backup .*--resume first"),
         (edited, "is not what the ledger has recorded"),
         (other_rows, "is not what was published"),
         (no_rows, "is not what was published"),
@@ -504,16 +511,13 @@ def test_a_release_that_was_changed_is_refused_and_nothing_is_spent(
     assert set(in_ledger(tmp_path)) == {"first"}
 
 
-def emptied(release: Path) -> None:
-    shutil.rmtree(release)
-    release.mkdir()
-
-
-@pytest.mark.parametrize("remove", [lost, emptied])
-def test_a_release_whose_folder_is_gone_is_passed_over(tmp_path: Path, remove: Callable[[Path], None]) -> None:
+def test_a_release_that_was_removed_on_purpose_is_withdrawn_and_then_passed_over(tmp_path: Path) -> None:
     spec = ready(tmp_path)
     first = make(spec, "first")
-    remove(make(spec, "second"))
+    second = make(spec, "second")
+    lost(second)
+    with chdir(tmp_path):
+        withdraw_release(second.name, reason="removed by hand")
     assert manifest_of(make(spec, "third"))["prior"]["name"] == first.name
 
 
@@ -523,7 +527,7 @@ def test_a_bound_release_that_is_gone_can_be_written_again(tmp_path: Path) -> No
     interrupt(spec, "second")
     before = manifest_of(first)
     lost(first)
-    with pytest.raises(UsageError, match=r"the release of run first is not at .*--resume first"):
+    with pytest.raises(UsageError, match=r"it is missing; restore it from a backup .*--resume first"):
         make(spec, "second", resume=True)
     make(spec, "first", resume=True)
     second = manifest_of(make(spec, "second", resume=True))

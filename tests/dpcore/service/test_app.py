@@ -1,6 +1,7 @@
 """Prices, answers, budgets and errors of the service, as its clients see them."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event
@@ -9,13 +10,17 @@ from typing import Any
 import pytest
 
 from dpcore.answers.plain import plain_rows
+from dpcore.answers.sql import statement
 from dpcore.errors import LedgerError
 from dpcore.ledger import open_ledger
+from dpcore.places import private_folder
+from dpcore.private_log import FILE_NAME
 from dpcore.service.desk import Desk
 from dpcore.session.session import Session
 from dpcore.session.table import SessionTable
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import visits
+from tests.dpcore.answers.malformed import odd
 from tests.dpcore.service.conftest import ALL, GROUPED, Served, serving, spent
 from tests.dpcore.session.conftest import narrower
 
@@ -270,3 +275,34 @@ def test_unknown_paths_and_methods_have_the_same_shape(served: Served) -> None:
     for method, path, status, code in (("GET", "/docs", 404, "path"), ("PUT", "/ask", 405, "method")):
         refused = served.client.request(method, path)
         assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
+
+
+def statuses(served: Served, bodies: Iterable[Any]) -> set[int]:
+    """Send questions as JSON with escapes, and return the status of each. None of them may reach the steward's log."""
+    headers = {"Authorization": f"Bearer {served.tokens['ada']}", "Content-Type": "application/json"}
+    found = [served.client.request("POST", "/ask", content=json.dumps(body), headers=headers) for body in bodies]
+    return {each.status_code for each in found}
+
+
+ODD_BODIES: tuple[Any, ...] = (
+    *({"query": each, "within": 1e6} for each in odd(30, seed=2, category="city", number="age", flag="smoker")),
+    {"query": ALL, "within": "\ud800"},
+    {"query": ALL, "within": 1e6, "\ud800": 1},
+    {"query": ALL, "within": 1e400},
+    {"query": ALL, "within": 1e-320},
+    {"query": ALL, "within": 1e6, "level": 1e-400},
+    ["\udfff"],
+    "\udfff",
+)
+
+
+def test_odd_questions_are_answered_or_refused_and_fill_no_log(served: Served) -> None:
+    assert statuses(served, ODD_BODIES) == {200, 422}
+    assert not (private_folder() / FILE_NAME).exists()
+    assert spent() == 0
+
+
+def test_a_failure_of_the_service_is_caught_by_that_test(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statement, "MOST_DEPTH", 10**9)
+    assert 500 in statuses(served, ODD_BODIES[:5])
+    assert (private_folder() / FILE_NAME).exists()

@@ -8,7 +8,7 @@ import pytest
 
 from dpcore.errors import SpecError
 from dpcore.marginals.workload import Workload
-from dpcore.spec import Declaration, json_schema, load_spec
+from dpcore.spec import Declaration, document, json_schema, load_spec
 from dpcore.spec.document import LARGEST_BYTES, Document
 
 GOOD = """\
@@ -337,3 +337,19 @@ def test_a_spec_just_below_the_limit_is_read(tmp_path: Path) -> None:
     assert load_spec(write(tmp_path, GOOD + comment)).spec.dataset == "visits"
     with pytest.raises(SpecError, match="larger"):
         load_spec(write(tmp_path, GOOD + comment + "#"))
+
+
+ESCAPED = {"value": GOOD.replace("visits.csv", '"\\ud800.csv"'), "key": GOOD.replace("  sex:", '  "\\udfff":')}
+
+
+@pytest.mark.parametrize("place", ESCAPED)
+def test_a_text_that_no_file_can_hold_is_refused(tmp_path: Path, place: str) -> None:
+    with pytest.raises(SpecError, match=r"spec\.yaml:\d+:\d+: is not valid Unicode; remove escapes") as caught:
+        load_spec(write(tmp_path, ESCAPED[place]))
+    assert str(caught.value).isascii()
+
+
+def test_a_reader_of_any_text_is_caught_by_that_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "is_unicode", lambda _: True)
+    with pytest.raises(UnicodeEncodeError):
+        repr(load_spec(write(tmp_path, ESCAPED["key"])).universe.names[0].encode("utf-8"))
