@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.cli.main import main
-from tests.dpcore.answers.releases import DENSE, make_release
+from tests.dpcore.answers.releases import DENSE, make_release, restate
 
 QUESTION = "select city, count(*), median(income) from release where age >= 60 group by city order by 2 desc limit 2"
 WITH_ENDS = [f"{name}{end}" for name in ("count", "median_income") for end in ("", "_low", "_high", "_basis")]
@@ -60,7 +60,7 @@ def test_an_answer_says_that_only_some_rows_of_each_unit_count(
     plain = capsys.readouterr().out
     for most, words in ((1, "At most 1 row of each person counts"), (2, "At most 2 rows of each person count")):
         manifest["privacy"] |= {"unit": "person", "max_rows_per_unit": most}
-        (copy / "manifest.json").write_text(json.dumps(manifest))
+        restate(copy, manifest)
         assert dpflow(str(copy), QUESTION) == 0
         assert capsys.readouterr().out == f"{plain}\n{words}, chosen at random.\n"
 

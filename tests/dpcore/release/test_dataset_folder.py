@@ -12,7 +12,7 @@ import pytest
 
 from dpcore import open_release, synthesize
 from dpcore.cli.main import main
-from dpcore.errors import DpflowError, LedgerDamaged, UsageError
+from dpcore.errors import DpflowError, LedgerDamaged, ReleaseDamaged
 from dpcore.ledger import Run, open_ledger, writing
 from dpcore.release import dataset_folder, publishing, release_id, withdrawal
 from dpcore.release.dataset_folder import pointer
@@ -123,9 +123,7 @@ def test_a_newest_release_that_was_deleted_is_named_with_how_to_write_it_again(
 ) -> None:
     deleted = release(paid, run_id="r1")
     shutil.rmtree(deleted)
-    with pytest.raises(
-        UsageError, match=rf"{deleted.name} is missing, which latest.json names.*--resume RUN.*ledger show"
-    ):
+    with pytest.raises(ReleaseDamaged, match=rf"{deleted.name} is damaged: it is missing; .*--resume RUN.*ledger show"):
         open_release(deleted.parent)
     assert main(["ledger", "verify"], runner=None) == 0  # type: ignore[arg-type]
     said = capsys.readouterr().out
@@ -135,7 +133,7 @@ def test_a_newest_release_that_was_deleted_is_named_with_how_to_write_it_again(
     assert release(paid, run_id="r1", resume=True) == deleted
     assert open_release(deleted.parent).folder == deleted
     (deleted / "manifest.json").unlink()  # the folder is there, but it holds no release
-    with pytest.raises(UsageError, match="has no readable"):
+    with pytest.raises(ReleaseDamaged, match=r"manifest\.json is missing; restore it"):
         open_release(deleted.parent)
 
 

@@ -15,6 +15,7 @@ from dpcore import synthesize
 from dpcore.errors import OutputError, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.release import integrity
+from dpcore.release.dataset_folder import pointer
 from dpcore.release.signing import KEY_VARIABLE, SIGNATURE, new_key, read_public_key
 from dpcore.release.sums import SUMS, encode_sums
 from dpcore.release.verification import verify_release
@@ -196,7 +197,7 @@ def test_the_folder_of_a_dataset_stands_for_its_newest_release(
     dataset = tmp_path / "dataset"
     dataset.mkdir()
     release.rename(dataset / "newest")
-    (dataset / "latest.json").write_text(json.dumps({"release": "newest", "data": "newest/data"}), encoding="utf-8")
+    (dataset / "latest.json").write_text(json.dumps(pointer("newest")), encoding="utf-8")
     assert dpflow("verify-release", dataset) == 0
     assert "files are as published" in capsys.readouterr().out
     (dataset / "newest" / ROWS).write_bytes(b"other rows")
