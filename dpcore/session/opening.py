@@ -7,12 +7,13 @@ the table: if the first release is to go on from an earlier one, the opener decl
 import logging
 from typing import Any
 
-from dpcore.answers.release import Release
+from dpcore.answers.release import Release, open_release_with
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import budget_of, epsilon_of
 from dpcore.release.integrity import one_line
+from dpcore.release.withdrawal import recorded_manifest
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.lineage import published_by
 from dpcore.reporting.session_claims import Claim, sessions

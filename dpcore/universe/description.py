@@ -31,7 +31,7 @@ KINDS: Mapping[str, type[Attribute]] = {
     "fine datetime": FineDatetime,
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
-_checker = cache(TypeAdapter)
+_checker: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 _LONG = ("starts", "masses")  # thousands of whole numbers: one text is shorter than a list with a line for each
 
 

@@ -85,7 +85,8 @@ def parse(text: str, universe: Universe, *, tables: Collection[str] = ("release"
 
 def _depth(query: Query) -> int:
     """Return how many parts of a question are nested in each other, without recursion."""
-    deepest, waiting = 0, [(query, 1)]
+    deepest = 0
+    waiting: list[tuple[Any, int]] = [(query, 1)]
     while waiting:
         node, depth = waiting.pop()
         deepest = max(deepest, depth)
