@@ -413,7 +413,7 @@ def booked() -> dict[str, Any]:
     """Return what the ledger holds, without the hashes by which noisy outputs and moments are chained."""
     with open_ledger() as ledger:
         events, balances = list(ledger.history("visits")), str(ledger.blocks("visits"))
-    hidden = {"sha256", "version", "holder"}
+    hidden = {"sha256", "version", "holder", "salt"}
     bodies = [(e.kind, {k: v for k, v in e.details.items() if k not in hidden}) for e in events]
     return {
         "steps": [(e.kind, e.details.get("step"), e.details.get("attempt")) for e in events],
