@@ -121,7 +121,7 @@ def test_nothing_is_made_where_there_is_no_ledger(tmp_path: Path) -> None:
 
 def test_making_a_ledger_never_replaces_one(path: Path) -> None:
     with made(path) as ledger:
-        assert ledger.balance("clinic").spent == 20
+        assert ledger.balance("clinic").spent == 23
 
 
 def test_a_ledger_made_by_many_at_once_is_one(tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ def test_the_default_ledger_lies_in_the_working_folder(tmp_path: Path, monkeypat
 def test_the_environment_names_the_ledger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{path}")
     with open_ledger() as ledger:
-        assert ledger.balance("clinic").spent == 20
+        assert ledger.balance("clinic").spent == 23
 
 
 def test_a_path_may_hold_any_sign(tmp_path: Path) -> None:
