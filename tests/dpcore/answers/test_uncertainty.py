@@ -22,6 +22,7 @@ from dpcore.answers.uncertainty import (
     writing_options,
 )
 from dpcore.errors import UsageError
+from tests.dpcore.answers.releases import restate
 
 
 def test_a_release_is_published_with_replicates_that_its_measurements_determine(kinds: Release) -> None:
@@ -65,7 +66,7 @@ def test_a_file_that_would_be_too_large_has_larger_steps_or_fewer_replicates(kin
 def test_a_damaged_file_is_refused(kinds: Release, tmp_path: Path) -> None:
     copy = shutil.copytree(kinds.folder, tmp_path / "copy")
     (copy / "uncertainty.parquet").write_bytes(b"other")
-    with pytest.raises(UsageError, match="missing or damaged"):
+    with pytest.raises(UsageError, match="is missing, or not what was published"):
         open_release(copy).model  # noqa: B018
     with pytest.raises(UsageError, match="cannot be read"):
         read_uncertainty(copy / "uncertainty.parquet", kinds.measurements)
@@ -75,7 +76,7 @@ def test_a_release_without_the_file_is_answered_as_well(kinds: Release, tmp_path
     copy = shutil.copytree(kinds.folder, tmp_path / "copy")
     manifest = json.loads((copy / "manifest.json").read_text(encoding="utf-8"))
     manifest["files"] = [each for each in manifest["files"] if each["path"] != "uncertainty.parquet"]
-    (copy / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    restate(copy, manifest)
     release = open_release(copy)
     assert release.uncertainty is None
     assert np.allclose(release.model.marginal((0,)), kinds.model.marginal((0,)), atol=0.1)

@@ -9,6 +9,7 @@ import pytest
 from dpcore.errors import SpecError, UsageError
 from dpcore.spec import Declaration, load_spec
 from dpcore.spec.described import restore_universe
+from dpcore.universe.description import describe
 
 HEAD = """\
 dataset: clinic
@@ -44,8 +45,9 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
 def test_the_manifest_restores_the_constraints_and_the_hash_includes_them(tmp_path: Path) -> None:
     some = load(tmp_path, "  - {if: {relation: wife}, then: {sex: F, age: {min: 15, max: 94}}}\n")
     written = some.spec.model_dump(mode="json")
+    described = {"code": describe(some.universe.attributes["code"])}
     again = restore_universe(
-        written["universe"], described={}, discovered=[{"column": "code"}], constraints=written["constraints"]
+        written["universe"], described=described, discovered=[{"column": "code"}], constraints=written["constraints"]
     )
     assert again.constraints == some.universe.constraints
     assert written["constraints"][0]["if"] == {"relation": "wife"}
@@ -171,7 +173,8 @@ def test_dependencies_are_read_and_restored_with_their_functions(tmp_path: Path)
     learned = [replace(first, codes=(0, 0, 1, 2)), replace(second, codes=(1, -1, *[0] * 18))]
     written = made.spec.model_dump(mode="json")
     rows = [{"rows": each.rows(columns)} for each in learned]
-    parts = {"described": {}, "discovered": [{"column": "code"}], "constraints": written["constraints"]}
+    described = {"code": describe(made.universe.attributes["code"])}
+    parts = {"described": described, "discovered": [{"column": "code"}], "constraints": written["constraints"]}
     again = restore_universe(written["universe"], **parts, dependencies=rows)
     assert again.constraints == tuple(learned)
     for damaged in ([], rows[:1], rows[::-1], [{"rows": [("F", "true", "nephew")]}, rows[1]]):
