@@ -376,12 +376,13 @@ class Watcher:
                 seen = {"exit": play.codes, "logs": logs, "shown": shown, **booked(), **published(folder)}
         return {part: masked(content, PASSING) for part, content in seen.items()}, recording
 
-    def plays(self, setting: Setting) -> list[tuple[Seen, Recording]]:
+    def plays(self, setting: Setting) -> Iterator[tuple[Seen, Recording]]:
         """Play a setting on a table and its neighbours, which are given the same answers; last with rows that nobody may count, if any."""
         first, *units = setting.units
         seen, here = self.play(setting, first)
-        units += [[*first, *setting.unread]] * bool(setting.unread)
-        return [(seen, here), *(self.play(setting, rows, answers_of=here) for rows in units)]
+        yield seen, here
+        for rows in (*units, *([[*first, *setting.unread]] if setting.unread else ())):
+            yield self.play(setting, rows, answers_of=here)
 
 
 def problems(setting: Setting, plays: Sequence[tuple[Seen, Recording]]) -> set[str]:
@@ -392,9 +393,9 @@ def problems(setting: Setting, plays: Sequence[tuple[Seen, Recording]]) -> set[s
         problems |= moved_too_far(here, there)
         problems |= {f"the neighbour differs in {part}" for part in differences(seen, other)}
     shares = [furthest(here, there) for _, there in others]
-    if setting.unread and shares.pop():
+    if any(shares[len(setting.units) - 1 :]):
         problems.add("rows that were not paid for are counted")
-    if max(shares) < 1:
+    if max(shares, default=0) < 1:
         problems.add("nobody moved anything as far as was paid for: this comparison has no power")
     return problems
 

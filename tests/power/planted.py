@@ -470,8 +470,6 @@ PLANTED: tuple[tuple[Plant, str, str], ...] = (
     (noise_drawn_for_candidates_with_rows, "discovery", STORED),
     (exact_counts_bought, "session", STORED),
     (gates_recorded_with_true_counts, "online", "stored otherwise on the neighbour"),
-    (neighbours_ignored, "a person is replaced", MOVED),
-    (rows_per_person_ignored, "mwem", MOVED),
     (units_priced_as_added, "chosen limit, a person is replaced", f"rows-per-unit {MOVED}"),
     (errors_counted_twice, "report", f"error/workload {MOVED}"),
     (weights_of_marginals_not_paid_for, "everything that is public", f"select {MOVED}"),

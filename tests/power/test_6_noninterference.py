@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from pydantic import BaseModel
 
+from dpcore import load_spec
 from dpcore.cli.main import _parser
 from dpcore.mechanisms import KINDS
 from dpcore.spec.parts import SpecPart
-from dpcore.spec.release import ReleaseSpec
 from dpcore.tables.histogram import LocalHistogram
 from tests.catalogue import ALONE, BY_NAME, NOBODY, SETTINGS, SPREAD, STORES, Setting
 from tests.contracts.mechanism_catalogue import CATALOGUE
@@ -37,19 +36,30 @@ def watcher(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.Capt
     return Watcher(tmp_path, caplog, capfd)
 
 
+def caught(watcher: Watcher, setting: Setting, plant: Plant, problem: str) -> str:
+    """Play a setting with a bug until a problem is found, and return the problems. The checks themselves run without the bug."""
+    plays, found = watcher.plays(setting), []
+    while True:
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch)
+            played = next(plays, None)
+        if played is None:
+            return ", ".join(problems(setting, found))
+        found.append(played)
+        if problem in (named := ", ".join(problems(setting, found))):
+            return named
+
+
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_one_person_more_changes_nothing_if_the_noise_makes_up_for_it(watcher: Watcher, setting: Setting) -> None:
-    assert problems(setting, watcher.plays(setting)) == set()
+    assert problems(setting, list(watcher.plays(setting))) == set()
 
 
 @pytest.mark.parametrize(
     ("plant", "name", "problem"), PLANTED, ids=[f"{plant.__name__}, {name}" for plant, name, _ in PLANTED]
 )
 def test_a_bug_is_caught(watcher: Watcher, plant: Plant, name: str, problem: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        plant(patch)
-        plays = watcher.plays(BY_NAME[name])
-    assert any(problem in each for each in problems(BY_NAME[name], plays))
+    assert problem in caught(watcher, BY_NAME[name], plant, problem)
 
 
 @pytest.mark.parametrize("name", ["mwem", "pmw", "adaptive"])
@@ -118,26 +128,37 @@ def test_every_key_of_a_spec_is_in_the_catalogue(tmp_path: Path, monkeypatch: py
         folder.mkdir()
         monkeypatch.chdir(folder)
         with setting.prepared(NOBODY, monkeypatch):
-            used |= set(written(ReleaseSpec.model_validate(yaml.safe_load(Path("spec.yaml").read_text("utf-8")))))
+            used |= set(written(load_spec("spec.yaml", with_table=True).spec))
     assert set(declared(SpecPart)) - used == NEEDLESS.keys()
 
 
-SPENDING = {"run", "session open", "ask", "serve", "report"}
+SPENDING = {"run", "session open", "ask", "serve-answers", "report"}
 FREE = {
     *(
         "analyst add",
-        "analyst show",
         "analyst remove",
+        "analyst show",
         "answer",
+        "approval",
         "audit",
         "check",
         "dashboard",
         "init",
+        "keys new",
+    ),
+    *(
+        "latest",
         "merge",
         "plan",
         "register",
+        "registered",
+        "releases",
+        "sample",
+        "schema",
+        "session close",
+        "session release",
     ),
-    *("releases", "sample", "session close", "session release", "session show", "verify"),
+    *("session show", "verify-release", "withdraw"),
 }
 
 
