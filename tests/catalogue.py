@@ -564,6 +564,7 @@ SETTINGS: tuple[Setting, ...] = (
         "persons with a chosen limit, replaced, expected rows",
         (AUTO, REPLACED, TOGETHER, EXPECTED, ("epsilon: 8.0", "epsilon: 80.0")),
         (MANY, [ANOTHER]),
+        currency=Currency.PURE,
     ),
     Setting("discovery", (DISCOVERED,), (NOBODY, ALONE, SPREAD)),
     Setting(
@@ -711,7 +712,7 @@ SETTINGS: tuple[Setting, ...] = (
     *(Setting(f"table in {store}", (), (NOBODY, SPREAD), stored=store) for store in ("files", "sql", "memory")),
     Setting("table in parquet, all kinds of columns", (KINDS,), (NOBODY, ALONE, SPREAD), stored="parquet"),
     Setting("table in arrow, a row is replaced", (BY_ROW, REPLACED), ([USUAL], [ODD]), stored="arrow"),
-    Setting("table on dask", (AUTO, TOGETHER), (NOBODY, MANY), stored="dask"),
+    Setting("table on dask", (AUTO, TOGETHER), (NOBODY, MANY), currency=Currency.GDP, stored="dask"),
     Setting("everything that is public", PUBLIC, (NOBODY, ALONE), two_releases),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}

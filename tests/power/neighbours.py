@@ -47,12 +47,9 @@ Seen = dict[str, str]
 
 def unpaid(recording: Recording, currency: Currency) -> set[str]:
     """Return what is wrong with a run's draws, charges and entropy."""
-    problems = {problem for draw in recording.draws for problem in _unpaid_draw(draw)}
-    for draws in recording.of_operations().values():
-        if sum(draw.whole for draw in draws) == 0 and len(draws) > 1 and draws[0].threshold is None:
-            problems.add("two draws for one charge")
-        if draws[0].threshold is not None and not any(draw.whole for draw in draws):
-            problems.update(_replayed_gate(draws))
+    problems = {problem for draws in recording.of_operations().values() for problem in _unpaid(draws)}
+    if any(draw.operation is None for draw in recording.draws):
+        problems.add("a draw without a charged operation")
     if any(from_description(row.mechanism).price(currency) > row.amount for row in recording.charged):
         problems.add("charged less than the ledger row describes")
     if {taken.caller for taken in recording.taken if taken.operation is None} - DECLARED.keys():
@@ -62,18 +59,31 @@ def unpaid(recording: Recording, currency: Currency) -> set[str]:
     return problems
 
 
-def _unpaid_draw(draw: Draw) -> Iterator[str]:
-    if draw.operation is None:
-        yield "a draw without a charged operation"
-    elif not draw.words:
+def _unpaid(draws: list[Draw]) -> Iterator[str]:
+    """Make the draws of an operation again, from the same words, by the mechanism that its ledger row describes."""
+    last = draws[-1]
+    paid = _rebuilt(last)
+    if not all(draw.words for draw in draws):
         yield "a draw that took no entropy"
-    elif draw.mechanism.describe() == draw.operation.mechanism and draw.threshold is None:
-        described = draw.mechanism if draw.whole else from_description(draw.operation.mechanism)
-        act = (lambda: described.answer(_Given(draw.values))) if draw.whole else (lambda: described.draw(draw.values))  # type: ignore[attr-defined]
-        if not _comes_out_again(act, draw.words, draw.result):
+    elif last.whole:  # the draws before it are its parts
+        if not _comes_out_again(lambda: paid.answer(_Given(last.values)), last.words, last.result):
             yield "a draw other than the one that was paid for"
-    elif not _is_part(draw):
+    elif last.threshold is not None:
+        words = tuple(word for draw in draws for word in draw.words)
+        answers = [answer for draw in draws for answer in draw.result]
+        if not _comes_out_again(lambda: _gate(paid, draws), words, [*last.threshold, *answers]):
+            yield "a draw other than the one that was paid for"
+    elif len(draws) > 1:
+        yield "two draws for one charge"
+    elif not _comes_out_again(lambda: paid.draw(last.values), last.words, last.result):
         yield "a draw other than the one that was paid for"
+
+
+def _rebuilt(draw: Draw) -> Any:
+    """Return the mechanism that a draw was paid as. The declared columns are not in its description."""
+    paid: Any = from_description(draw.operation.mechanism)  # type: ignore[union-attr]
+    declared = {name: getattr(draw.mechanism, name, None) for name in ("universe", "attribute") if hasattr(paid, name)}
+    return replace(paid, **declared) if draw.whole else paid
 
 
 @dataclass(frozen=True)
@@ -84,25 +94,11 @@ class _Given:
         return self.values
 
 
-def _is_part(draw: Draw) -> bool:
-    """Tell whether a draw may belong to a query, or to a gate, that was paid for as a whole: these are made again as a whole."""
-    paid = from_description(draw.operation.mechanism)  # type: ignore[union-attr]
-    return hasattr(paid, "answer") or draw.mechanism.describe() == paid.describe()
-
-
-def _replayed_gate(draws: list[Draw]) -> Iterator[str]:
-    described: Any = from_description(draws[0].operation.mechanism)  # type: ignore[union-attr]
-    threshold = draws[0].threshold
-
-    def act() -> list[Any]:
-        session = described.begin(threshold[0])  # type: ignore[index]
-        noisy = [session._bar, session._query_scale]
-        return noisy + [answer for draw in draws for answer in session._answers(draw.values.tolist())]
-
-    words = tuple(word for draw in draws for word in draw.words)
-    answers = [answer for draw in draws for answer in draw.result]
-    if not _comes_out_again(act, words, [*threshold[1:], *answers]):  # type: ignore[index]
-        yield "a draw other than the one that was paid for"
+def _gate(paid: Any, draws: list[Draw]) -> list[Any]:
+    threshold = draws[0].threshold[0]  # type: ignore[index]
+    session = paid.begin(threshold)
+    noisy = [threshold, session._bar, session._query_scale]
+    return noisy + [answer for draw in draws for answer in session._answers(draw.values.tolist())]
 
 
 def _comes_out_again(act: Callable[[], Any], words: tuple[bytes, ...], result: Any) -> bool:

@@ -22,7 +22,7 @@ from dpcore.comparison import figures
 from dpcore.curator.curator import Curator
 from dpcore.errors import SourceError
 from dpcore.ledger import Ledger
-from dpcore.mechanisms import CountsAbove, DiscreteGaussian, ExponentialMechanism
+from dpcore.mechanisms import CountsAbove, DiscreteGaussian, ExponentialMechanism, NoisyCount
 from dpcore.mechanisms.sampling import entropy
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.models.fitting import Transcript
@@ -141,6 +141,11 @@ def gates_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         SparseVector, "begin", lambda self, threshold: begin(replace(self, epsilon=self.epsilon * 2), threshold)
     )
+
+
+def questions_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
+    less = property(lambda self: self.noise.at(self.scale / 2, sensitivity=self.sensitivity))
+    patch.setattr(NoisyCount, "_on_counts", less)
 
 
 # Storing
@@ -466,6 +471,7 @@ PLANTED: tuple[tuple[Plant, str, str], ...] = (
     (selection_of_numpy, "mwem", "a draw that took no entropy"),
     (a_coin_between_the_steps, "mwem", "entropy taken outside of a charged operation"),
     (gates_with_half_the_noise, "online", OTHERWISE),
+    (questions_with_half_the_noise, "questions in zcdp", OTHERWISE),
     (noise_kept_off_empty_candidates, "discovery", STORED),
     (noise_drawn_for_candidates_with_rows, "discovery", STORED),
     (exact_counts_bought, "session", STORED),
