@@ -51,7 +51,7 @@ LONGEST = (
     *PARTS,
     # The next four are given out at once, to wait behind the first four: short ones.
     "tests/dpcore/runs/test_person_level.py",
-    "tests/power/test_5_charges.py",
+    "tests/power/test_6_noninterference.py",
     "tests/docs/test_notebook.py",
     "tests/dpcore/ledger/test_tampering.py",
     "tests/faults/flows/test_canary.py",
@@ -66,7 +66,6 @@ LONGEST = (
     "tests/dpcore/ledger/test_postgres.py",
     "tests/docs/test_tutorial.py",
     "tests/docs/test_site.py",
-    "tests/power/test_6_noninterference.py",
     "tests/power/test_4_one_run.py",
     "tests/power/test_3_selections.py",
     "tests/browser/test_earlier_program.py",
