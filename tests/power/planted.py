@@ -211,7 +211,6 @@ def units_priced_as_added(patch: pytest.MonkeyPatch) -> None:
     one = Protection.of_one_answer.fget  # type: ignore[attr-defined]
     added = property(lambda self: replace(one(self), neighbours=Neighbours.ADD_REMOVE))
     patch.setattr(Protection, "of_one_answer", added)
-    patch.setattr(Curator, "receive", lambda self, counts, *, lease: setattr(self, "_received", (counts, lease)))
 
 
 def errors_counted_twice(patch: pytest.MonkeyPatch) -> None:
