@@ -93,7 +93,7 @@ BEGIN
     END IF;
     IF (NEW.body ~ form AND CAST(NEW.body AS json) IS NOT NULL
         AND (NEW.run IS NOT NULL) = (NEW.kind IN ({_listed(of_run=True)})) AND NEW.account <> '' AND NEW.run IS DISTINCT FROM ''
-        AND NEW.at = to_char(CAST(NEW.at AS timestamptz) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')) IS NOT TRUE
+        AND NEW.at = to_char(CAST(NEW.at AS timestamptz) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI":00+00:00"')) IS NOT TRUE
     THEN
         RAISE EXCEPTION 'the ledger: an event has the form of its kind';
     END IF;

@@ -26,6 +26,7 @@ BODIES: dict[EventKind, dict[str, Any]] = {
         "blocks_by": None,
         "across": None,
         "across_epsilon": None,
+        "salt": 32 * "0",
     },
     EventKind.CAP_RAISED: {"cap": 2, "epsilon": 1e16, "reason": "r"},
     EventKind.ACROSS_RAISED: {"across": 2, "across_epsilon": 2.0, "reason": "r"},

@@ -29,6 +29,7 @@ OPENED: Told = (
         "blocks_by": None,
         "across": None,
         "across_epsilon": None,
+        "salt": 32 * "0",
         "salt": "salt",
     },
 )

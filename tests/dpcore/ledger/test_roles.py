@@ -350,7 +350,7 @@ def insert(connection: psycopg.Connection[Any], **changes: Any) -> None:
     """Append an event past the protocol. Its hash is right, unless it is changed too."""
     found = connection.execute("SELECT seq, hash FROM dpflow.event ORDER BY seq DESC LIMIT 1").fetchone()
     seq, previous = found or (0, "0" * 64)
-    told = {"at": "2026-11-15T00:00:00.000000+00:00", "kind": "foo", "account": "clinic", "run": "open", "body": "{}"}
+    told = {"at": "2026-11-15T00:00:00+00:00", "kind": "foo", "account": "clinic", "run": "open", "body": "{}"}
     event = vars(link(previous, seq=seq + 1, **{key: changes.get(key, value) for key, value in told.items()}))
     connection.execute(
         "INSERT INTO dpflow.event VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", [*(event | changes).values()]
