@@ -432,7 +432,8 @@ def listed(privacy: dict[str, Any]) -> list[str]:
 
 def test_months_that_start_from_the_month_before_list_all_months_and_so_does_their_sum(tmp_path: Path) -> None:
     folder = make_series(tmp_path, epsilon=USUAL, months=(1, 2, 3), more="prior: latest\n")
-    months = [json.loads(each.read_text("utf-8"))["privacy"] for each in sorted(folder.glob("*/manifest.json"))]
+    stated = [json.loads(each.read_text("utf-8"))["privacy"] for each in folder.glob("*/manifest.json")]
+    months = sorted(stated, key=lambda privacy: privacy["blocks"]["first"])
     assert [listed(month) for month in months] == [
         ["2024-01"],
         ["2024-01", "2024-02"],
