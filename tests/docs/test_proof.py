@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dpcore.audit.cases import CASES
+from dpcore.audit.whole_run import RELEASES
+from dpcore.curator.charges import CHARGED_STEPS
+from tests.catalogue import BY_NAME
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "proof.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`((?:dpcore|flows|tests)/[\w/]+\.py)(?:::([\w.]+))?`")
@@ -45,6 +50,42 @@ def test_every_step_that_is_about_code_names_code_and_a_test() -> None:
             continue
         assert any(path.startswith("dpcore/") for path in paths), step[:40]
         assert any(path.startswith("tests/") for path in paths), step[:40]
+
+
+STEP = re.compile(r"^\| ([\w ]+) \| `([\w ]+)` \| ([^|`]+) \| ([^|]+) \|$", re.MULTILINE)
+
+
+def unproved(text: str) -> list[str]:
+    """What is wrong with the rows of the charged steps: a kind and its row in the proof belong together, one to one."""
+    rows = STEP.findall(text)
+    listed = [(kind.name, kind.statistic.value) for kind in CHARGED_STEPS]
+    named = [(name, statistic) for name, statistic, _, _ in rows]
+    problems = [f"{name}: no row, or no kind" for name, _ in set(named) ^ set(listed)]
+    problems += [f"{name}: two rows" for name, _ in set(named) if named.count((name, _)) > 1]
+    for name, _, settings, audits in rows:
+        problems += [f"{name}: no setting {each}" for each in settings.split("; ") if each not in BY_NAME]
+        audited = re.findall(r"`([\w-]+)`", audits)
+        problems += [f"{name}: no audit {each}" for each in audited if each not in {*CASES, *RELEASES}]
+        problems += [] if audited else [f"{name}: no audit"]
+    return problems
+
+
+def test_charged_steps_and_rows_of_the_proof_correspond_one_to_one() -> None:
+    assert unproved(PAGE) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("| gate of an online session |", "| gate of a session |"),
+        ("| gate of an online session | `gate`", "| gate of an online session | `count`"),
+        ("| `gate` | online |", "| `gate` | no such setting |"),
+        ("`sparse-vector`, `gate-step`", "`no-such-audit`"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_noticed(old: str, new: str) -> None:
+    assert PAGE.count(old) == 1
+    assert unproved(PAGE.replace(old, new)) != []
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ orchestrator sees.)
 """
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from pydantic import BaseModel
 
 from dpcore import load_spec
 from dpcore.cli.main import _parser
+from dpcore.curator.charges import CHARGED_STEPS, ChargedStep
 from dpcore.mechanisms import KINDS
 from dpcore.spec.parts import SpecPart
 from dpcore.tables.histogram import LocalHistogram
 from tests.catalogue import ALONE, BY_NAME, NOBODY, SETTINGS, SPREAD, STORES, Setting
 from tests.contracts.mechanism_catalogue import CATALOGUE
+from tests.docs.test_proof import PAGE, STEP
 from tests.power.neighbours import REACH, Watcher, differences, failed, problems, reach, without_what_was_bought
 from tests.power.planted import PLANTED, Plant, names_a_file_by_the_rows
 
@@ -52,7 +55,18 @@ def caught(watcher: Watcher, setting: Setting, plant: Plant, problem: str) -> st
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_one_person_more_changes_nothing_if_the_noise_makes_up_for_it(watcher: Watcher, setting: Setting) -> None:
-    assert problems(setting, list(watcher.plays(setting))) == set()
+    plays = list(watcher.plays(setting))
+    assert problems(setting, plays) == set()
+    charged = {operation.step for operation in plays[0][1].charged}
+    assert [
+        kind.name for kind in proved_by(setting) if not any(re.fullmatch(kind.steps, step) for step in charged)
+    ] == []
+
+
+def proved_by(setting: Setting) -> list[ChargedStep]:
+    """The kinds of charged steps whose row in the proof names a setting."""
+    named = {name for name, _, settings, _ in STEP.findall(PAGE) if setting.name in settings.split("; ")}
+    return [kind for kind in CHARGED_STEPS if kind.name in named]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ OPENED: Told = (
         "across": None,
         "across_epsilon": None,
         "salt": 32 * "0",
-        "salt": "salt",
     },
 )
 BY_MONTH: Told = ("account-opened", None, OPENED[2] | {"blocks_by": "month"})
