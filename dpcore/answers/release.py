@@ -17,7 +17,7 @@ from dpcore.models.fitting import How, SignedSteps, Transcript, fit_dense, fit_f
 from dpcore.models.start import UNIFORM, Start
 from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.release.integrity import MANIFEST, damaged, is_there, one_line, open_regular, refuse_store_error
-from dpcore.release.listing import pointed, readable
+from dpcore.release.listing import pointed
 from dpcore.release.manifest import checked_manifest, manifest_in
 from dpcore.release.measured import MEASUREMENTS, read_measurements
 from dpcore.release.publishing import UNCERTAINTY
@@ -168,11 +168,9 @@ def open_release(folder: str | AnyPath) -> Release:
         OutputError: If its store fails.
     """
     path = any_path(folder)
-    with readable(path):
-        is_release = any(is_there(path / name) for name in (MANIFEST, SUMS))
-    if not is_release and (name := pointed(path)):
-        path, is_release = path / name, True
-    if not is_release:
+    if name := pointed(path):
+        path = path / name
+    elif not is_there(path / MANIFEST) and not is_there(path / SUMS):
         raise UsageError(
             f"{one_line(path)} has no {MANIFEST}; name the folder of a release, such as releases/DATASET/RELEASE"
         )

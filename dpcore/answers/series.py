@@ -199,8 +199,6 @@ def _blocks(release: Listed, calendar: Calendar) -> tuple[TimeBlock, ...]:
 
 def _calendar(newest: Listed) -> Calendar:
     """Return how the newest release divides rows into blocks. Without a declared start, no period is too early."""
-    if newest.manifest["spec"]["blocks"] is None:
-        raise damaged(newest.folder, f"the spec in its {MANIFEST} has no blocks")
     spec = BlocksSpec.model_validate(newest.manifest["spec"]["blocks"])
     formats = tuple(spec.format or ())
     return Calendar(

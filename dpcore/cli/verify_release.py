@@ -8,10 +8,9 @@ from dpcore.cli.output import Answer
 from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import UsageError
 from dpcore.object_store import any_path, output_address
-from dpcore.release.integrity import MANIFEST, is_there, one_line
-from dpcore.release.listing import pointed, readable
+from dpcore.release.integrity import one_line
+from dpcore.release.listing import pointed
 from dpcore.release.signing import KEY_VARIABLE, new_key, read_public_key
-from dpcore.release.sums import SUMS
 from dpcore.release.verification import Verification, verify_release
 
 DAMAGED = 1
@@ -67,10 +66,7 @@ def _verify(arguments: argparse.Namespace) -> Answer:
         folder = any_path(output_address(arguments.folder))
     except ValueError as error:
         raise UsageError(f"the FOLDER {error}") from None
-    # Within a release, such a note would let altered files pass for those of another one.
-    with readable(folder):
-        is_release = any(is_there(folder / name) for name in (MANIFEST, SUMS))
-    if not is_release and (newest := pointed(folder)) is not None:
+    if newest := pointed(folder):
         folder = folder / newest
     found = verify_release(folder, key=key)
     data: dict[str, Any] = {

@@ -27,6 +27,7 @@ from dpcore.release.integrity import (
     refuse_store_error,
 )
 from dpcore.release.manifest import manifest_in, parsed_manifest
+from dpcore.release.sums import SUMS
 from dpcore.release.withdrawal import Notice, read_notice
 
 _NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{12}")
@@ -112,12 +113,17 @@ def readable(folder: AnyPath) -> Iterator[None]:
 
 
 def pointed(folder: AnyPath) -> str | None:
-    """Return the name of the release that `latest.json` points to, or None if the folder has no releases.
+    """Return the name of the release that `latest.json` points to, or None if the folder has no releases, or is itself one.
+
+    Within a release, such a note would let altered files pass for those of another one.
 
     Raises:
         ReleaseDamaged: If the folder has releases, and `latest.json` is missing or damaged.
         OutputError: If the store of the folder fails.
     """
+    with readable(folder):
+        if is_there(folder / MANIFEST) or is_there(folder / SUMS):
+            return None
     try:
         note = json.loads(read_regular(folder / LATEST, limit=LARGEST_NOTE))
         name = note["release"]

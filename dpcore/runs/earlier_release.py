@@ -220,16 +220,13 @@ def _bound(ledger: Ledger, run: Run, bound: tuple[str, str], folder: AnyPath) ->
         raise UsageError(f"{notice_of(event, ledger=ledger.identity()).sentence}; {why}, so {otherwise}")
     try:
         return replace(_recorded(ledger, made, folder / str(made.release)), sha256=digest)
-    except UsageError as error:
-        raise UsageError(f"{error}; {why}, or {otherwise}") from None
+    except ReleaseDamaged as error:
+        raise ReleaseDamaged(f"{error}; {why}, or {otherwise}") from None
 
 
 def _recorded(ledger: Ledger, run: Run, release: AnyPath) -> EarlierRelease:
     """Return a release that is in its place, by its manifest as the ledger has recorded it."""
-    try:
-        written = recorded_manifest(ledger, run, release)
-        listed = listed_files(parsed_manifest(written, release))  # the ledger has its hash
-    except ReleaseDamaged as error:
-        raise unusable(str(error)) from None
+    written = recorded_manifest(ledger, run, release)
+    listed = listed_files(parsed_manifest(written, release))  # the ledger has its hash
     rows = tuple((name, each.sha256) for name, each in listed.items() if name.startswith("data/"))
     return EarlierRelease(run.id, release.name, hashlib.sha256(written).hexdigest(), release, rows, manifest=written)
