@@ -44,12 +44,12 @@ class Beginning:
         self._rows: PriorTable | None = None
 
     def _refuse_lost_releases(self, declaration: Declaration) -> None:
-        """Raise if the account has made releases, but none is there to go on from. The first run of an account has nothing to go on from."""
+        """Raise if the account has made releases, but all were withdrawn. The first run of an account has nothing to go on from."""
         runs = self._ledger.runs(self._account.name)
         if any(run.release is not None for run in runs) and all(run.id != self._run_id for run in runs):
             raise UsageError(
                 f"the table was declared `unchanged`, but no release of account {self._account.name} is in {one_line(declaration.output_folder)}: they were "
-                "withdrawn, or moved elsewhere; restore one, or remove `unchanged`"
+                "withdrawn; remove `unchanged`"
             )
 
     @property

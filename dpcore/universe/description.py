@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from datetime import date, datetime
 from functools import cache
-from typing import Any
+from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
@@ -31,7 +31,6 @@ KINDS: Mapping[str, type[Attribute]] = {
     "fine datetime": FineDatetime,
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
-_checker: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 _LONG = ("starts", "masses")  # thousands of whole numbers: one text is shorter than a list with a line for each
 
 
@@ -74,15 +73,20 @@ def restored(described: Mapping[str, Any]) -> Attribute:
     """
     try:
         kind = KINDS[described["kind"]]
-        parts = {each.name: each.type for each in fields(kind) if each.init}  # each must be there, null if it is none
-        return kind(
-            **{
-                name: _checker(part).validate_python(_restored(name, described[name], kind), strict=True)
-                for name, part in parts.items()
-            }
-        )
+        parts = {  # each must be there, null if it is none
+            name: checker.validate_python(_restored(name, described[name], kind), strict=True)
+            for name, checker in _checkers(kind).items()
+        }
+        return kind(**parts)
     except (KeyError, TypeError, ValueError, AttributeError, SpecError, UsageError):
         raise UsageError("the description of a column is damaged; copy the release again") from None
+
+
+@cache
+def _checkers(kind: type[Attribute]) -> dict[str, TypeAdapter[Any]]:
+    """Return what checks the type of each part of a description."""
+    types = get_type_hints(kind)
+    return {each.name: TypeAdapter(types[each.name]) for each in fields(kind) if each.init}
 
 
 def _restored(name: str, value: Any, kind: type[Attribute]) -> Any:  # noqa: PLR0911  a table, one line for each field

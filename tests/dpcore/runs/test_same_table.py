@@ -14,7 +14,7 @@ import pytest
 from benchmarks.coverage_releases import seeded
 from dpcore import Session, answer, open_release, synthesize
 from dpcore.answers import replicates
-from dpcore.errors import SpecError, TableChanged, UsageError
+from dpcore.errors import ReleaseDamaged, SpecError, TableChanged, UsageError
 from dpcore.ledger import RunState, open_ledger
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.resolutions import Resolutions
@@ -228,9 +228,12 @@ def test_words_about_a_column_are_no_difference(copied: Path) -> None:
 
 def test_without_a_release_to_go_on_from_an_account_that_has_made_some_is_refused(copied: Path) -> None:
     shutil.move(copied.parent / "releases", copied.parent / "elsewhere")
-    with pytest.raises(
-        UsageError, match=r"no release of account people is in .*: they were withdrawn, or moved elsewhere"
-    ):
+    with pytest.raises(ReleaseDamaged, match=r"it is missing; restore it from a backup .*--resume second"):
+        make(copied, "third", seed=7)
+    with chdir(copied.parent), open_ledger() as ledger:
+        for run in ("first", "second"):
+            ledger.withdraw(run, reason="wrong", keep=None)
+    with pytest.raises(UsageError, match=r"no release of account people is in .*: they were withdrawn"):
         make(copied, "third", seed=7)
     assert set(in_ledger(copied.parent)) == {"first", "second"}
 
