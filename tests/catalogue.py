@@ -196,7 +196,8 @@ MEAN = "select sex, avg(age) as a from release group by sex"
 ONLINE = (
     "select count(*) from release where city in ('north', 'south')",
     "select count(*) from release where sex = 'F' and city = 'north'",
-    "select count(*) from release where smoker",
+    # almost all rows satisfy it, and half of the universe does not: so the model is wrong, and the rows are counted
+    "select count(*) from release where sex is not null and city in ('north', 'south', 'west')",
     "select count(*) from release where city = 'west'",
 )
 BOTH = "select sex, smoker, count(*) as n from release group by sex, smoker"
