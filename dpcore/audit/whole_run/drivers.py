@@ -109,7 +109,7 @@ def ask_once(spec: Path) -> None:
 ASKED = 6
 """The number of canaries that an online session asks about. Each has one of the first cells of `ROWS_ONLINE`."""
 
-SMALL = 8
+SMALL = 10
 """The number of cells after these that have few rows."""
 
 ROWS_ONLINE = np.array([0] * ASKED + [1 << bit for bit in range(15)] + [0] * 17)

@@ -38,6 +38,7 @@ _LEAST_NOISE = 1e-9
 
 RULES: Mapping[str, tuple[str, float, int]] = {
     "all, by the measurements": ("measurements", 1.0, 1),
+    "the clearest half, by the measurements": ("measurements", 0.5, 1),
     "the clearest quarter, by the measurements": ("measurements", 0.25, 1),
     "the clearest tenth, by the measurements": ("measurements", 0.1, 1),
     "the clearest quarter, by the counts of other rows": ("others", 0.25, -1),
