@@ -50,7 +50,7 @@ HOUSEHOLDS = Setting(
 )
 AUTO = Setting(name="release-limit-chosen-pure", canaries=20_000, rows_per_unit="auto", copies=ROWS_PER_CANARY)
 REPLACED = Setting(
-    name="release-replace-one-pure", canaries=40_000, neighbours=Neighbours.REPLACE_ONE, others=(FILLER,) * FILLERS
+    name="release-replace-one-pure", canaries=20_000, neighbours=Neighbours.REPLACE_ONE, others=(FILLER,) * FILLERS
 )
 PERSONS_ZCDP = Setting(
     name="release-persons-zcdp",

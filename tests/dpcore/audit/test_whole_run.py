@@ -28,6 +28,8 @@ from dpcore.runs import synthesis
 from dpcore.strategies.mwem import Mwem
 from dpcore.tables.ingest import records
 
+pytestmark = pytest.mark.usefixtures("rough_models")
+
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "whole-run.md"
 QUARTER = 0.25
 """Of the canaries: still 14 standard deviations away from missing any of these bugs."""
@@ -60,7 +62,7 @@ def test_a_bug_on_the_way_to_a_release_in_pure_epsilon_is_caught(name: str, bug:
 def test_replacing_a_row_is_paid_for_and_shows_where_it_is_not() -> None:
     case = RELEASES[cases.REPLACED.name]()
     (check,), (bug,) = case.checks, case.bugs
-    sound, ignored = check.run(effort=QUARTER), bug.check.run(effort=0.5)
+    sound, ignored = check.run(effort=QUARTER), bug.check.run(effort=QUARTER)
     assert 0.25 * sound.charged < sound.measured <= sound.charged < ignored.measured
 
 
@@ -80,14 +82,12 @@ def test_half_the_noise_shows_in_a_currency_that_allows_for_unlikely_losses() ->
     assert not half.check.run(effort=1.0).sound
 
 
-@pytest.mark.usefixtures("rough_models")
 @pytest.mark.parametrize("setting", SMALL, ids=lambda setting: setting.name)
 def test_every_feature_shows_no_more_than_it_promises(setting: Setting) -> None:
     finding = ReleaseCheck(of=setting).run(effort=1.0)
     assert finding.sound, finding
 
 
-@pytest.mark.usefixtures("rough_models")
 @pytest.mark.parametrize(("setting", "fault"), PLANTED, ids=lambda each: getattr(each, "name", None) or each.__name__)
 def test_a_bug_in_every_feature_is_caught(setting: Setting, fault: Callable[[], AbstractContextManager[None]]) -> None:
     finding = ReleaseCheck(of=setting, fault=fault).run(effort=1.0)
@@ -151,7 +151,7 @@ def test_what_is_exported_is_the_ledger_event_by_event() -> None:
 def test_bugs_are_planted_in_every_part_of_the_way_and_in_every_setting() -> None:
     planted = [bug for make in RELEASES.values() for bug in make().bugs]
     assert len(planted) >= 44
-    assert len({bug.name for bug in planted}) >= 34
+    assert len({bug.name for bug in planted}) >= 33
     assert all(make().bugs for make in RELEASES.values())
     assert all(bug.how and not bug.how.endswith(".") for bug in planted)
 
