@@ -1,7 +1,7 @@
 """The ways to publish that spend an account's budget, each as a function of a spec."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from itertools import count
@@ -29,11 +29,16 @@ if TYPE_CHECKING:
 Driver: TypeAlias = Callable[[Path], object]
 """Publishes by a spec: `run`, or a flow. What it returns is not looked at."""
 
-ANSWERS = "answers.json"
-"""The file for answers that only the analyst keeps, beside the spec."""
+ANSWERS = "answers"
+"""The folder, beside the spec, of what analysts were told."""
 
 MONTHS = (2, 3, 4, 5)
 """The months of 2001 on whose first days `run_each_month` runs."""
+
+
+def _write_answers(spec: Path, numbers: Iterable[int]) -> None:
+    (spec.parent / ANSWERS).mkdir()
+    (spec.parent / ANSWERS / "answers.json").write_text(json.dumps(list(numbers)), encoding="utf-8")
 
 
 def run(spec: Path) -> None:
@@ -80,16 +85,15 @@ def run_on_threads(spec: Path) -> None:
 
 def hold_session(spec: Path) -> None:
     """Open a session, buy an answer twice, the second time a narrower one, and publish what is known: `dpflow session`."""
-    question, answers = "select cell, count(*) as rows from release where flag = 'y' group by cell", ""
+    question, answers = "select cell, count(*) as rows from release where flag = 'y' group by cell", []
     with Session.open(spec, first_share=0.5) as session:
         for share in (0.4, 1.0):
             most = share * session.run.remaining
             within = next(width for width in count(2) if session.price(question, within=width).amount <= most)
-            thousandths = 1000 * session.ask(question, within=within).table["rows"]
-            answers = json.dumps(thousandths.round().astype(int).tolist())
+            answers = session.ask(question, within=within).table["rows"].tolist()
         session.release()
         session.close()
-    (spec.parent / ANSWERS).write_text(answers, encoding="utf-8")
+    _write_answers(spec, (round(1000 * rows) for rows in answers))
 
 
 def ask_once(spec: Path) -> None:
@@ -130,7 +134,7 @@ def answer_online(spec: Path) -> None:
             nearest = np.unravel_index(np.argmin(np.abs(errors - (session.bounds.threshold - 1))), errors.shape)
             answers.append(int(session.ask(CountQuery((0,), many[nearest[0]] | few[nearest[1]])).hard))
         session.end()
-    (spec.parent / ANSWERS).write_text(json.dumps(answers), encoding="utf-8")
+    _write_answers(spec, answers)
 
 
 VERBS: Mapping[Driver, str] = {

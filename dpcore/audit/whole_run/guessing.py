@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dpcore.answers.release import open_release
-from dpcore.audit.whole_run.settings import CANARY, DATASET, EXPORT, FLAG, Coins, Setting
+from dpcore.audit.whole_run.drivers import ANSWERS
+from dpcore.audit.whole_run.settings import CANARY, DATASET, EXPORT, FLAG, RELEASES, Coins, Setting
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import Operation, open_ledger
 from dpcore.marginals.measurements import Measurement
@@ -99,12 +100,12 @@ def read_published(folder: Path, setting: Setting) -> Published:
         answers = [answer for run in ledger.runs(DATASET) for answer in ledger.transcript(run.id)]
         export(ledger, folder / EXPORT, account=None, sizes=(1,))
     if setting.only == EXPORT:
-        return Published((), (), tuple(_texts(folder / EXPORT)), promised=0, spent=spent)
+        return Published((), (), tuple(_texts(folder, EXPORT)), promised=0, spent=spent)
     if setting.only is not None:
         first = [answer for answer in answers if answer.step.startswith(setting.only)]
         counts = tuple(one for answer in first if (one := _measurement(answer)) is not None)
         return Published(counts, (), (), promised=sum(answer.amount for answer in first), spent=spent)
-    releases = [path.parent for path in folder.rglob(MEASUREMENTS)]
+    releases = [path.parent for path in (folder / RELEASES).rglob(MEASUREMENTS)]
     released = [one for release in releases for one in read_measurements(release / MEASUREMENTS)[1]]
     steps = {one.step for one in released}
     kept = [answer for answer in answers if answer.step not in steps]
@@ -113,7 +114,7 @@ def read_published(folder: Path, setting: Setting) -> Published:
     return Published(
         measurements=tuple({(one.axes, one.cell, one.values.tobytes()): one for one in measured}.values()),
         releases=tuple(releases),
-        texts=(*_texts(folder), *said),
+        texts=(*_texts(folder, RELEASES, EXPORT, ANSWERS), *said),
         promised=_stated(releases, setting.currency) if setting.stated else setting.promised,
         spent=spent,
     )
@@ -134,8 +135,8 @@ def _measurement(answer: Operation) -> Measurement | None:
         return None
 
 
-def _texts(folder: Path) -> Iterator[str]:
-    for path in folder.rglob("*"):
+def _texts(folder: Path, *parts: str) -> Iterator[str]:
+    for path in (path for part in parts for path in (folder / part).rglob("*")):
         if path.suffix in {".json", ".md"}:
             yield path.read_text(encoding="utf-8")
         elif path.name == "history.parquet":

@@ -45,7 +45,9 @@ PARTS = 4
 FIRST_DAY = date(2001, 1, 1)
 CANARY, OTHER = "y", "n"
 DATASET = "canaries"
-EXPORT = "export"
+RELEASES, EXPORT = "releases", "export"
+"""The folders, beside the spec, of what is published."""
+
 DATABASE = "DPFLOW_AUDIT_DATABASE"
 """The environment variable with the address of the database of a setting with `source.sql`."""
 
@@ -115,14 +117,9 @@ class Setting:
     listed: str | None = None
 
     @property
-    def amount(self) -> int:
-        """The amount that the spec's epsilon buys."""
-        return budget_of(self.epsilon, delta=self.delta, currency=self.currency)[1]
-
-    @property
     def promised(self) -> int:
         """The largest loss of a canary, if the guesser sees everything."""
-        return self.paid * self.amount
+        return self.paid * budget_of(self.epsilon, delta=self.delta, currency=self.currency)[1]
 
     @property
     def replaces(self) -> bool:
@@ -185,10 +182,10 @@ class Setting:
             *(f"  {column}" for column in self.columns),
             *self.parts,
             f"strategy: {self.strategy}",
-            *([] if any(part.startswith("output:") for part in self.parts) else ["output: {path: $folder/releases}"]),
+            "output: {path: $folder}",
         ]
         return Template("\n".join(lines) + "\n").substitute(
-            last=self.cells - 1, last_day=_day(self.cells - 1), folder=folder
+            last=self.cells - 1, last_day=_day(self.cells - 1), folder=folder / RELEASES
         )
 
     def declared(self, folder: Path) -> Declaration:
