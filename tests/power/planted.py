@@ -22,7 +22,7 @@ from dpcore.comparison import figures
 from dpcore.curator.curator import Curator
 from dpcore.errors import SourceError
 from dpcore.ledger import Ledger
-from dpcore.mechanisms import CountsAbove, DiscreteGaussian, ExponentialMechanism, NoisyCount
+from dpcore.mechanisms import CountsAbove, DiscreteGaussian, ExponentialMechanism, NoisyHistogram
 from dpcore.mechanisms.sampling import entropy
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.models.fitting import Transcript
@@ -58,9 +58,9 @@ def true_rows() -> int:
 def selections_for_free(patch: pytest.MonkeyPatch) -> None:
     pay = Curator._charge_then
 
-    def charge_measurements(self: Curator, step: str, mechanism: Any, draw: Any) -> bytes:
+    def charge_measurements(self: Curator, step: str, statistic: Any, *, mechanism: Any, draw: Any) -> bytes:
         if not step.endswith("select"):
-            return pay(self, step, mechanism, draw)
+            return pay(self, step, statistic, mechanism=mechanism, draw=draw)
         assert self._received is not None
         self._paid[step] = 0
         output: bytes = draw(self._received[0])
@@ -72,10 +72,10 @@ def selections_for_free(patch: pytest.MonkeyPatch) -> None:
 def drawn_before_it_is_paid(patch: pytest.MonkeyPatch) -> None:
     pay = Curator._charge_then
 
-    def draw_then_charge(self: Curator, step: str, mechanism: Any, draw: Any) -> bytes:
+    def draw_then_charge(self: Curator, step: str, statistic: Any, *, mechanism: Any, draw: Any) -> bytes:
         assert self._received is not None
         drawn = draw(self._received[0])
-        return pay(self, step, mechanism, lambda _histogram: drawn)
+        return pay(self, step, statistic, mechanism=mechanism, draw=lambda _histogram: drawn)
 
     patch.setattr(Curator, "_charge_then", draw_then_charge)
 
@@ -83,8 +83,8 @@ def drawn_before_it_is_paid(patch: pytest.MonkeyPatch) -> None:
 def best_of_two(patch: pytest.MonkeyPatch) -> None:
     pay = Curator._charge_then
 
-    def charge_then_draw_twice(self: Curator, step: str, mechanism: Any, draw: Any) -> bytes:
-        return pay(self, step, mechanism, lambda histogram: max(draw(histogram), draw(histogram)))
+    def charge_then_draw_twice(self: Curator, *step: Any, mechanism: Any, draw: Any) -> bytes:
+        return pay(self, *step, mechanism=mechanism, draw=lambda histogram: max(draw(histogram), draw(histogram)))
 
     patch.setattr(Curator, "_charge_then", charge_then_draw_twice)
 
@@ -145,7 +145,7 @@ def gates_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
 
 def questions_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
     less = property(lambda self: self.noise.at(self.scale / 2, sensitivity=self.sensitivity))
-    patch.setattr(NoisyCount, "_on_counts", less)
+    patch.setattr(NoisyHistogram, "_on_counts", less)  # of many counts: a single one may be the same by chance
 
 
 # Storing
@@ -222,14 +222,15 @@ def weights_of_marginals_not_paid_for(patch: pytest.MonkeyPatch) -> None:
     select = Curator._select
     make = ExponentialMechanism.for_amount
 
-    def cheap(self: Curator, *given: Any, sensitivity: int, **named: Any) -> Any:
+    def cheap(self: Curator, step: str, statistic: Any, **named: Any) -> Any:
+        unweighted = statistic.moves(self._counted)
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(
                 ExponentialMechanism,
                 "for_amount",
-                lambda amount, **paid: make(amount, **paid | {"sensitivity": sensitivity}),
+                lambda amount, **paid: make(amount, **paid | {"sensitivity": unweighted}),
             )
-            return select(self, *given, sensitivity=sensitivity, **named)
+            return select(self, step, statistic, **named)
 
     patch.setattr(Curator, "_select", cheap)
 
