@@ -33,6 +33,7 @@ class Case:
         prices: The formula of its price in each currency that it can be paid in.
         checks: The checks that it must pass.
         bugs: The planted bugs that must be caught.
+        features: The features of the product that it covers, if it is about complete releases.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Case:
     prices: Mapping[Currency, str]
     checks: tuple[Check, ...]
     bugs: tuple[Bug, ...]
+    features: tuple[str, ...] = ()
 
     def run(self, *, effort: float) -> "Audited":
         """Run every check, on the mechanism and on the planted bugs."""

@@ -9,6 +9,7 @@ from dpcore.audit.case import Audited, Case
 from dpcore.audit.cases import CASES
 from dpcore.audit.checks import MISS, Finding
 from dpcore.audit.whole_run import RELEASES
+from dpcore.audit.whole_run.features import UNREACHED
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of
 from dpcore.reporting.formatting import at_most, down
 
@@ -56,17 +57,23 @@ dpflow audit --whole-run                                              # run the 
 dpflow audit --whole-run --markdown docs/explanation/whole-run.md     # write this page
 ```
 
-A fair coin for each of thousands of canary persons decides whether that person is in the table. The table is written to a CSV file and
-released as `dpflow run` would do it: with a spec, an account, a ledger, bounded rows per person, noise and a model. The guesser sees only
-the folder of the release. The more coins it guesses correctly, the more privacy was lost. The bound is that of Steinke, Nasr and Jagielski
-2023, extended to the whole trade-off curve of an amount of rho or mu^2, as in Mahloujifar, Melis and Chaudhuri 2025 (the proof is in
+A fair coin for each of thousands of canaries, rows or persons, decides whether that canary is in the table. Each has a cell of its own. The
+table is written to a file or a database, and published as `dpflow run`, a session or a question would do it: with a spec, an account, a ledger,
+bounded rows per person, noise and a model. The guesser sees the folder of each release, the noisy answers that the ledger keeps, its export, and
+the answers that an analyst was given. The more coins it guesses correctly, the more privacy was lost. The bound is that of Steinke, Nasr and
+Jagielski 2023, extended to the whole trade-off curve of an amount of rho or mu^2, as in Mahloujifar, Melis and Chaudhuri 2025 (the proof is in
 `dpcore/audit/one_run_curves.py`). Each bound is below the true loss with confidence {confidence}. Releases in rho or mu^2 are made several
-times with new coins, because these promises allow a larger loss with a small probability, and a single run shows little of that.
+times with new coins, because these promises allow a larger loss with a small probability, and a single run shows little of that. The coins of
+several releases in pure epsilon count together.
 
 A bound above the promise would prove a fault; a bound below it is consistent with the code being correct. The promise itself is proved in
-[proof.md](proof.md). The same releases are made with planted bugs in reading, bounding, charging, drawing and publishing, each of which
-must be caught.
+[proof.md](proof.md). The same releases are made with planted bugs, each of which must be caught.
+
+Every key of a spec, and every verb that spends, is in the features of a setting, but for these:
+{unreached}
 """
+
+_UNREACHED = "".join(f"\n- `{feature}`: {why}" for feature, why in UNREACHED.items())
 
 
 def to_json(audited: Sequence[Audited]) -> dict[str, Any]:
@@ -85,9 +92,12 @@ def table_rows(audited: Sequence[Audited]) -> list[tuple[str, ...]]:
     Checks without an amount have no row of their own: if one fails, the first row of its mechanism says so.
     """
     rows: list[tuple[str, ...]] = [
-        ("mechanism", "setting", "currency", "charged", "epsilon", "at least", "holds", "bugs caught")
+        ("mechanism", "setting", "currency", "charged", "epsilon", "at least", "holds", "bugs caught", "features")
     ]
+    shared = set.intersection(*(set(_case(one).features) for one in audited)) if len(audited) > 1 else set()
     for one in audited:
+        own = (".".join(each.partition(":")[0].split(".")[:2]) for each in _case(one).features if each not in shared)
+        features = ", ".join(dict.fromkeys(own))
         measured = [finding for finding in one.findings if finding.measured is not None]
         others = [finding for finding in one.findings if finding.measured is None]
         for place, finding in enumerate(measured):
@@ -103,9 +113,10 @@ def table_rows(audited: Sequence[Audited]) -> list[tuple[str, ...]]:
                     down(finding.measured or 0.0),
                     "yes" if sound else "NO",
                     f"{caught} of {len(one.verdicts)}" if place == 0 else "",
+                    features if place == 0 else "",
                 )
             )
-    return rows
+    return rows if any(row[-1] for row in rows[1:]) else [row[:-1] for row in rows]
 
 
 def faults(audited: Sequence[Audited]) -> list[str]:
@@ -127,7 +138,13 @@ def page(audited: Sequence[Audited], *, day: date) -> str:
     """Return the page of guarantees, or of complete releases, in Markdown."""
     sections = ("\n".join(_section(_case(one), one)) for one in audited)
     introduction = _OF_RELEASES if all(one.case in RELEASES for one in audited) else _INTRODUCTION
-    return "\n".join([introduction.format(confidence=CONFIDENCE), f"Measured on {day.isoformat()}.\n", *sections])
+    return "\n".join(
+        [
+            introduction.format(confidence=CONFIDENCE, unreached=_UNREACHED),
+            f"Measured on {day.isoformat()}.\n",
+            *sections,
+        ]
+    )
 
 
 def lasting_part(text: str) -> str:
@@ -142,6 +159,7 @@ def _case(one: Audited) -> Case:
 def _section(case: Case, one: Audited) -> list[str]:
     prices = "; ".join(f"{currency.symbol} = {formula}" for currency, formula in case.prices.items())
     lines = [f"## {case.name}", "", f"{case.theorem} ({case.reference})", "", f"Price: {prices}", ""]
+    lines += [f"Features: {'; '.join(case.features)}", ""] if case.features else []
     lines += ["| checked | charged | shown |", "|---|---|---|"]
     for finding in one.findings:
         charged = f"{finding.currency.symbol} {at_most(finding.charged or 0.0)}" if finding.currency else "-"
@@ -179,6 +197,7 @@ def _mechanism(case: Case, one: Audited) -> dict[str, Any]:
         "name": case.name,
         "theorem": case.theorem,
         "reference": case.reference,
+        "features": list(case.features),
         "prices": {currency.value: formula for currency, formula in case.prices.items()},
         "holds": one.holds,
         "findings": [_finding(finding) for finding in one.findings],

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -13,19 +11,20 @@ from flows.synthesize import synthesize
 
 pytestmark = pytest.mark.prefect
 
-FEW = replace(cases.PERSONS, canaries=4000)
+
+def by_flow(spec: Path) -> None:
+    synthesize(str(spec))
 
 
-def by_flow(spec: Path) -> Any:
-    return SimpleNamespace(**synthesize(str(spec)))
+FEW = replace(cases.PERSONS, canaries=4000, driver=by_flow)
 
 
 def test_a_release_of_the_flow_shows_no_more_than_it_promises_and_not_much_less() -> None:
-    finding = ReleaseCheck(of=FEW, driver=by_flow).run(effort=1.0)
+    finding = ReleaseCheck(of=FEW).run(effort=1.0)
     assert finding.sound
     assert finding.measured > 0.25 * finding.charged
 
 
 def test_rows_that_are_not_bounded_show_in_a_release_of_the_flow() -> None:
-    finding = ReleaseCheck(of=FEW, driver=by_flow, fault=faults.not_bounded).run(effort=1.0)
+    finding = ReleaseCheck(of=FEW, fault=faults.not_bounded).run(effort=1.0)
     assert finding.measured > finding.charged

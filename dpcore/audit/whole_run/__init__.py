@@ -1,7 +1,7 @@
-"""Audits of complete releases, from a CSV file to Parquet, with canary persons: `dpflow audit --whole-run`.
+"""Audits of complete releases, from a source to what is published, with canaries: `dpflow audit --whole-run`.
 
-`settings` makes tables of canaries, `guessing` reads a published release as an analyst would, `faults` plants bugs along the whole path,
-and `cases` combines them. Nothing here looks inside a run: the guesser sees only the folder of the release.
+`settings` makes tables of canaries, `drivers` publish, `guessing` reads what was published as an analyst would, `faults` plants bugs along the
+whole path, `features` says what is covered, and `cases` combines them. The guesser never looks inside a run.
 """
 
 from dpcore.audit.whole_run.cases import RELEASES

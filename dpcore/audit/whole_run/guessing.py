@@ -1,138 +1,241 @@
-"""Guess which canaries were in a table from the folder of its release, read as any analyst may read it."""
+"""Guess which canaries were in a table from what was published about it, read as any analyst may read it.
 
+That is the folder of each release, the noisy answers that the ledger keeps, its export, and the answers that an analyst was given.
+"""
+
+import json
+import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from fractions import Fraction
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dpcore.audit.whole_run.settings import CANARY, OTHER, Coins, Setting
-from dpcore.privacy.accounting import Currency
+from dpcore.answers.release import open_release
+from dpcore.audit.whole_run.drivers import ANSWERS
+from dpcore.audit.whole_run.settings import CANARY, DATASET, EXPORT, FLAG, RELEASES, Coins, Setting
+from dpcore.errors import LedgerDamaged
+from dpcore.ledger import Operation, open_ledger
+from dpcore.marginals.measurements import Measurement
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
+from dpcore.release import MANIFEST
+from dpcore.release.ledger_export import export
+from dpcore.release.measured import MEASUREMENTS, read_measurements
 
 Evidence: TypeAlias = npt.NDArray[np.float64]
 """The evidence for each canary: the larger, the likelier it is in the table, or in its second cell."""
+
+CANARY_CODE = 1
+"""The code of the flag of canaries."""
 
 _LEAST_NOISE = 1e-9
 
 RULES: Mapping[str, tuple[str, float, int]] = {
     "all, by the measurements": ("measurements", 1.0, 1),
+    "the clearest half, by the measurements": ("measurements", 0.5, 1),
     "the clearest quarter, by the measurements": ("measurements", 0.25, 1),
     "the clearest tenth, by the measurements": ("measurements", 0.1, 1),
     "the clearest quarter, by the counts of other rows": ("others", 0.25, -1),
+    "all, by the counts of other rows": ("others", 1.0, -1),
+    "the clearest quarter, by canaries in place of other rows": ("instead", 0.25, 1),
+    "the clearest tenth, by canaries in place of other rows": ("instead", 0.1, 1),
     "the clearest quarter, by the rows": ("rows", 0.25, 1),
+    "the clearest quarter, by counts of exactly 0": ("zeros", 0.25, -1),
+    "all, by the names of cells in texts": ("names", 1.0, 1),
+    "all, by lists of numbers in texts, and by the start": ("lists", 1.0, 1),
 }
 """The rules for guessing: the source of evidence, the share of canaries guessed, and whether a larger count is evidence for a canary (1)
 or against it (-1).
 
-All rules are fixed before anything is read, and the audit divides its confidence among them. The fourth rule finds canaries that make
-other rows disappear.
+All rules are fixed before anything is read, and the audit divides its confidence among them. The rules by other rows find canaries
+that make these disappear, or take their place. The last three find what has no noise at all.
 """
 
 
 @dataclass(frozen=True)
-class Measured:
-    """The noisy counts of one measurement that has a count for every cell, in the order of the cells.
+class Published:
+    """Everything that was published about one table.
 
     Attributes:
-        counts: For each flag, one count per cell. Without the flag in the measurement, the counts are the same for both flags.
+        measurements: The noisy counts, each once.
+        releases: The folders of releases.
+        texts: The texts of all other files and answers.
+        promised: The loss that it promises, as an amount.
+        spent: What the ledger says was spent, as an amount.
+    """
+
+    measurements: tuple[Measurement, ...]
+    releases: tuple[Path, ...]
+    texts: tuple[str, ...]
+    promised: int
+    spent: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The noisy counts of one measurement that has a count for every cell of a canary, in the order of the cells.
+
+    Attributes:
+        canaries: The counts with the flag of canaries, or of all rows if the measurement does not tell them apart.
+        others: The counts of other rows, or of all.
         noise: The published standard deviation of their noise.
     """
 
-    counts: Mapping[str, Evidence]
+    canaries: Evidence
+    others: Evidence
     noise: float
 
 
-def right_guesses(release: Path, *, setting: Setting, coins: Coins) -> dict[str, tuple[int, int]]:
+def read_published(folder: Path, setting: Setting) -> Published:
+    """Read what a setting has published in a folder, or the part of it that the setting guesses from."""
+    with open_ledger() as ledger:
+        spent = ledger.balance(DATASET).spent
+        answers = [answer for run in ledger.runs(DATASET) for answer in ledger.transcript(run.id)]
+        export(ledger, folder / EXPORT, account=None, sizes=(1,))
+    if setting.only == EXPORT:
+        return Published((), (), tuple(_texts(folder, EXPORT)), promised=0, spent=spent)
+    if setting.only is not None:
+        first = [answer for answer in answers if answer.step.startswith(setting.only)]
+        counts = tuple(one for answer in first if (one := _measurement(answer)) is not None)
+        return Published(counts, (), (), promised=sum(answer.amount for answer in first), spent=spent)
+    releases = [path.parent for path in (folder / RELEASES).rglob(MEASUREMENTS)]
+    released = [one for release in releases for one in read_measurements(release / MEASUREMENTS)[1]]
+    steps = {one.step for one in released}
+    kept = [answer for answer in answers if answer.step not in steps]
+    measured = [*released, *(one for answer in kept if (one := _measurement(answer)) is not None)]
+    said = [(answer.output or b"").decode(errors="replace") for answer in kept if _measurement(answer) is None]
+    return Published(
+        measurements=tuple({(one.axes, one.cell, one.values.tobytes()): one for one in measured}.values()),
+        releases=tuple(releases),
+        texts=(*_texts(folder, RELEASES, EXPORT, ANSWERS), *said),
+        promised=_stated(releases, setting.currency) if setting.stated else setting.promised,
+        spent=spent,
+    )
+
+
+def _stated(releases: Iterable[Path], currency: Currency) -> int:
+    """Return the amount that the newest of some releases states."""
+    stated = [json.loads((release / MANIFEST).read_text(encoding="utf-8"))["privacy"] for release in releases]
+    newest = max(stated, key=lambda privacy: int(privacy["reservation"]))
+    amounts = {Currency.PURE: newest["epsilon"], Currency.ZCDP: newest["rho"], Currency.GDP: (newest["mu"] or 0) ** 2}
+    return math.ceil(Fraction(amounts[currency]) * AMOUNT_OF_ONE)
+
+
+def _measurement(answer: Operation) -> Measurement | None:
+    try:
+        return Measurement.from_bytes(answer.output or b"", step=answer.step)
+    except LedgerDamaged:
+        return None
+
+
+def _texts(folder: Path, *parts: str) -> Iterator[str]:
+    for path in (path for part in parts for path in (folder / part).rglob("*")):
+        if path.suffix in {".json", ".md"}:
+            yield path.read_text(encoding="utf-8")
+        elif path.name == "history.parquet":
+            yield "\n".join(pq.read_table(path, columns=["body"]).column("body").to_pylist())
+
+
+def right_guesses(published: Published, *, setting: Setting, coins: Coins) -> dict[str, tuple[int, int]]:
     """Return for each rule how many canaries it guesses, and how many of these guesses are right."""
-    measured = list(measurements(release))
-    seen = {
-        "measurements": by_measurements(measured, setting=setting),
-        "others": by_others(measured, setting=setting),
-        "rows": by_rows(release, setting=setting),
+    measured = [one for each in published.measurements for one in measured_cells(each, setting=setting)]
+    seen: dict[str, Iterable[Evidence]] = {
+        "measurements": (by_counts(one.canaries, setting=setting, noise=one.noise) for one in measured),
+        "others": (by_counts(one.others, setting=setting, noise=one.noise) for one in measured),
+        "zeros": (of_canaries(1.0 * (one.canaries == 0), setting=setting) for one in measured),
+        "rows": (of_canaries(each, setting=setting) for each in rows_in(published.releases, setting=setting)),
+        "names": (of_canaries(each, setting=setting) for each in names_in(published.texts, setting=setting)),
+        "lists": (of_canaries(each, setting=setting) for each in numbers_in(published, setting=setting)),
     }
-    found = {}
-    for rule, (what, share, sign) in RULES.items():
-        evidence = sign * seen[what]
+    found: dict[str, tuple[int, int]] = {}
+    evidence = {source: sum(parts, np.zeros(setting.canaries)) for source, parts in seen.items()}
+    evidence["instead"] = evidence["measurements"] - evidence["others"]
+    for rule, (source, share, sign) in RULES.items():
+        signed = sign * evidence[source]
         guesses = max(1, int(share * len(coins)))
-        clearest = np.argsort(-np.abs(evidence), kind="stable")[:guesses]
-        found[rule] = guesses, int(np.count_nonzero((evidence[clearest] > 0) == coins[clearest]))
+        clearest = np.argsort(-np.abs(signed), kind="stable")[:guesses]
+        found[rule] = guesses, int(np.count_nonzero((signed[clearest] > 0) == coins[clearest]))
     return found
 
 
-def by_measurements(measured: Iterable[Measured], *, setting: Setting) -> Evidence:
-    """Sum the evidence of all noisy counts of each canary's cells, weighted by their precision.
+def by_counts(counts: Evidence, *, setting: Setting, noise: float) -> Evidence:
+    """Return the evidence of noisy counts, weighted by their precision.
 
-    Counts are compared with their mean over all canaries, of which about half are in the table, so the guesser needs no knowledge of the
-    table. Under Laplace noise, a deviation larger than a canary's effect on a count adds no evidence, so deviations are clipped. Under
-    Gaussian noise it does.
+    Under Laplace noise, a deviation larger than a canary's effect on a count adds no evidence, so deviations are clipped. Under Gaussian noise
+    it does.
     """
-    told = np.zeros(setting.canaries)
-    for one in measured:
-        apart = _apart(one.counts[CANARY], setting=setting)
-        if setting.currency is Currency.PURE:
-            apart = np.clip(apart, -setting.moved / 2, setting.moved / 2) / max(one.noise, _LEAST_NOISE)
-        else:
-            apart = apart / max(one.noise, _LEAST_NOISE) ** 2
-        told += _of_canaries(apart, setting=setting)
-    return told
+    noise = max(noise, _LEAST_NOISE)
+    if setting.currency is Currency.PURE:
+        return of_canaries(counts, setting=setting, most=setting.moved / 2) / noise
+    return of_canaries(counts, setting=setting) / noise**2
 
 
-def by_others(measured: Iterable[Measured], *, setting: Setting) -> Evidence:
-    """Sum the deviations from the mean, in each canary's cells, of the counts of rows that are always in the table."""
-    told = np.zeros(setting.canaries)
-    for one in measured:
-        apart = _apart(one.counts[OTHER], setting=setting)
-        told += _of_canaries(apart / max(one.noise, _LEAST_NOISE) ** 2, setting=setting)
-    return told
+def of_canaries(counts: Evidence, *, setting: Setting, most: float = np.inf) -> Evidence:
+    """Return the evidence for each canary from a number for each cell. Under replace-one a canary is in its second cell or in its first.
+
+    Numbers are compared with their mean over all canaries, of which about half are in the table, so the guesser needs no knowledge of the
+    table.
+    """
+    own = counts if setting.replaces else counts[setting.apart - 1 :: setting.apart]
+    apart: Evidence = np.clip(own - own.mean(), -most, most)
+    return apart[1::2] - apart[::2] if setting.replaces else apart
 
 
-def by_rows(release: Path, *, setting: Setting) -> Evidence:
-    """Count the published rows in each canary's cells."""
-    rows = pq.read_table(release / "data", columns=["cell", "flag"])
-    marked = rows.column("flag").to_numpy() == CANARY
-    cells = rows.column("cell").to_numpy()[marked].astype(np.int64)
-    counts = np.bincount(cells, minlength=setting.cells * setting.canaries).astype(np.float64)
-    return _of_canaries(_apart(counts, setting=setting), setting=setting)
+def measured_cells(measurement: Measurement, *, setting: Setting) -> Iterator[Measured]:
+    """Yield the counts of the cells of canaries, if a measurement tells them apart."""
+    axes, values = measurement.axes, measurement.values.astype(np.float64)
+    if not axes or axes[0] != 0:
+        return
+    if measurement.cell is not None:  # a single count; a guesser who knows nothing of the others expects a half
+        if len(axes) == 1 and measurement.cell < setting.cells:
+            counts = np.full(setting.cells, 0.5)
+            counts[measurement.cell] = values.item()
+            yield Measured(counts, counts, measurement.noise)
+        return
+    if len(values) < setting.cells:
+        return  # cells were grouped
+    flagged = FLAG in setting.columns and axes[1:2] == (1,)
+    by_flag = values[: setting.cells].reshape(setting.cells, values.shape[1] if flagged else 1, -1).sum(axis=2)
+    others = np.roll(by_flag[:, 0], setting.apart - 1)  # they are in the first cell of each canary
+    yield Measured(by_flag[:, flagged * CANARY_CODE], others, measurement.noise)
 
 
-def measurements(release: Path) -> Iterator[Measured]:
-    """Yield the measurements that have a count for every cell. If they lack the flag, the counts of a cell stand for both flags."""
-    table = pq.read_table(release / "measurements.parquet").combine_chunks()
-    steps = table.column("step").combine_chunks().indices.to_numpy()
-    starts = np.flatnonzero(np.concatenate(([True], steps[1:] != steps[:-1])))
-    for start, end in pairwise([*starts.tolist(), len(steps)]):
-        part = table.slice(start, end - start)
-        names = part.column("attributes")[0].as_py()
-        if "cell" not in names:
-            continue
-        cells = part.column("cell_low").to_numpy()
-        if (part.column("cell_high").to_numpy() - cells != 1).any():
-            continue  # cells were grouped
-        counts = part.column("noisy_count").to_numpy().astype(np.float64)
-        flags = _flags(part.column("flag_values").to_pylist()) if "flag" in names else None
-        of_flag = {flag: slice(None) if flags is None else flags == flag for flag in (CANARY, OTHER)}
-        yield Measured(
-            {flag: counts[chosen][np.argsort(cells[chosen])] for flag, chosen in of_flag.items()},
-            noise=part.column("noise_standard_deviation")[0].as_py(),
-        )
+def rows_in(folders: Iterable[Path], *, setting: Setting) -> Iterator[Evidence]:
+    """Yield how many released rows each cell has."""
+    for folder in folders:
+        rows = pq.read_table(folder / "data")
+        if FLAG in setting.columns:
+            rows = rows.filter(pc.equal(rows.column("flag"), CANARY))
+        yield _counted(map(str, rows.column("cell").to_pylist()), setting=setting)
 
 
-def _flags(values: list[list[str]]) -> npt.NDArray[np.str_]:
-    """Return the flag of each count, or nothing recognisable where both flags were merged."""
-    return np.array([each[0] if len(each) == 1 else "" for each in values])
+def names_in(texts: Iterable[str], *, setting: Setting) -> Iterator[Evidence]:
+    """Yield which cells the texts name, by the setting's pattern."""
+    if setting.listed is not None:
+        named = {name for text in texts for name in re.findall(setting.listed, text)}
+        yield _counted(named, setting=setting)
 
 
-def _apart(counts: Evidence, *, setting: Setting) -> Evidence:
-    """Compare the first cells of all canaries with each other, and the second."""
-    of_canaries = counts.reshape(-1, setting.cells)
-    apart: Evidence = (of_canaries - of_canaries.mean(axis=0)).ravel()
-    return apart
+def numbers_in(published: Published, *, setting: Setting) -> Iterator[Evidence]:
+    """Yield the lists of whole numbers in texts that have a number for every cell, and where the weights of a release have started."""
+    pattern = re.compile(rf"\[\s*-?\d+(?:,\s*-?\d+){{{setting.cells - 1},}}\s*\]")
+    for text in published.texts:
+        for found in pattern.findall(text):
+            yield np.array(json.loads(found)[: setting.cells], dtype=np.float64)
+    for folder in published.releases:
+        for axes, logarithms in open_release(folder).start.functions.items():
+            thousandths = np.rint(1000 * logarithms).astype(np.int64)
+            started = Measurement("start", axes, cell=None, values=thousandths, noise=1.0)
+            yield from (one.canaries for one in measured_cells(started, setting=setting))
 
 
-def _of_canaries(by_cell: Evidence, *, setting: Setting) -> Evidence:
-    """Return the evidence for each canary: of two cells, a canary that is in the table adds to the second and may take from the first."""
-    return by_cell[1::2] - by_cell[::2] if setting.cells > 1 else by_cell
+def _counted(names: Iterable[str], *, setting: Setting) -> Evidence:
+    counted = Counter(names)
+    return np.array([float(counted[name]) for name in setting.names])

@@ -1,38 +1,31 @@
-"""Make a release for an audit: a made-up table of canaries in a real file, a spec, and an account in a temporary ledger."""
+"""Make a release for an audit: a made-up table of canaries in a real source, a spec, and an account in a temporary ledger.
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+A setting is data: the parts of a spec, the lines of a table, and the driver that spends. What it covers follows from its spec and its driver.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
+from string import Template
 from tempfile import TemporaryDirectory
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from dpcore.audit.whole_run.drivers import Driver, run
 from dpcore.ledger import open_ledger
 from dpcore.places import LEDGER_VARIABLE, PRIVATE_VARIABLE, set_variables
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
-from dpcore.runs.steps import synthesize
+from dpcore.spec import Declaration, load_spec
 
 Coins: TypeAlias = npt.NDArray[np.bool_]
-
-
-class Made(Protocol):
-    """A finished release: its folder and its cost."""
-
-    @property
-    def release(self) -> str:
-        """The folder of the release."""
-
-    @property
-    def spent(self) -> float:
-        """The amount that its run has spent, in the account's currency."""
-
-
-Driver: TypeAlias = Callable[[Path], Made]
-"""Makes a release from a spec: `dpcore.synthesize`, or a flow."""
 
 FILLERS = 4
 """The number of rows after each canary in the file that are always there. If a reader lets one row change others, these rows show it."""
@@ -40,42 +33,93 @@ FILLERS = 4
 ROWS_PER_CANARY = 20
 """The number of rows of a canary person: far more than are kept."""
 
+LETTERS = "abcdefgh"
+"""The alphabet of texts to discover: no null is written with these letters alone."""
+
+PUBLIC = "public.csv"
+"""The public table of a setting that names it: the rows that are always there."""
+
+PARTS = 4
+"""The number of files of a table in parts."""
+
+FIRST_DAY = date(2001, 1, 1)
 CANARY, OTHER = "y", "n"
-_DATASET = "canaries"
+DATASET = "canaries"
+RELEASES, EXPORT = "releases", "export"
+"""The folders, beside the spec, of what is published."""
+
+DATABASE = "DPFLOW_AUDIT_DATABASE"
+"""The environment variable with the address of the database of a setting with `source.sql`."""
+
+CELL = "cell: {type: integer, min: 0, max: $last, width: 1}"
+FLAG = f"flag: {{type: categorical, values: [{OTHER}, {CANARY}]}}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One way to make a release, and its canaries. Each canary has its own cell in a column of many values.
+    """One way to publish, and its canaries. Each canary has its own cell of the first column.
+
+    In lines of the table, `{number}` is a canary's number, `{cell}` its cell, and `{before}` the one before it; `{text}`, `{day}` and
+    `{day_before}` are these as texts and dates; `{turn}` is 2 if its coin says so and otherwise 1. In columns and parts of the spec, `$last` and
+    `$last_day` are the last cell.
 
     Attributes:
         name: The setting's name.
+        canaries: The number of canaries in one release.
+        releases: The number of times that it is published, each with new coins.
         currency: The account's currency.
-        epsilon: The epsilon that the release may spend.
+        epsilon: The epsilon of the spec.
         delta: The delta of the promise; 0 in pure epsilon.
-        strategy: The strategy, as written in a spec.
+        paid: How many times a canary pays that epsilon: once for each run that reads its rows, and twice in blocks under replace-one.
         neighbours: With add-remove, a canary is in the table or not. With replace-one it is in one of two cells.
         rows_per_unit: The number of rows kept per person; `auto` if the run chooses it; None if each row is a unit.
-        households: Whether ids have the form household.member. Member 1 is always in the table, and the canary is member 10.
-        canaries: The number of canaries in one release.
-        releases: The number of releases, each with new coins.
+        privacy: Further keys of `privacy` in the spec.
+        source: The `source` of the spec. The table is written accordingly.
+        columns: The columns of the universe. The first one is that of the cells.
+        parts: Further parts of the spec.
+        strategy: The strategy, as written in a spec.
+        header: The names of the table's columns.
+        canary: A row of a canary.
+        others: The rows after each canary that are always there.
+        always: Further rows, at the end of the table.
+        copies: The number of rows of a canary, which are far apart in the file; 0 for one row more than its cell says.
+        apart: How many cells apart canaries are. Each has the last one of its own.
+        driver: Publishes by a spec.
+        only: Guess only from answers of the ledger to the steps that begin so, which are the first of their run. They alone are the promise.
+            `export`: guess only from the exported ledger, which promises nothing. None: guess from everything.
+        stated: Whether the promise is what the newest release states, which must cover all that it publishes again.
+        listed: A pattern with one group: the cell of a canary, where published texts name it. None if they name all cells.
     """
 
     name: str
-    currency: Currency
-    epsilon: float
-    delta: float
-    strategy: str
+    canaries: int
+    releases: int = 1
+    currency: Currency = Currency.PURE
+    epsilon: float = 2.0
+    delta: float = 0.0
+    paid: int = 1
     neighbours: Neighbours = Neighbours.ADD_REMOVE
     rows_per_unit: int | Literal["auto"] | None = None
-    households: bool = False
-    canaries: int
-    releases: int
+    privacy: str = ""
+    source: str = "{path: table.csv, quote: none}"
+    columns: tuple[str, ...] = (CELL, FLAG)
+    parts: tuple[str, ...] = ("workload: {marginals: 2}",)
+    strategy: str = "{name: mwem, rounds: 1}"
+    header: str = "person,cell,flag,note"
+    canary: str = f"canary-{{number}},{{cell}},{CANARY},-"
+    others: tuple[str, ...] = (f"other-{{number}},{{number}},{OTHER},-",)
+    always: tuple[str, ...] = ()
+    copies: int = 1
+    apart: int = 1
+    driver: Driver = run
+    only: str | None = None
+    stated: bool = False
+    listed: str | None = None
 
     @property
     def promised(self) -> int:
-        """The largest loss that a release may have: the amount that its spec reserves."""
-        return budget_of(self.epsilon, delta=self.delta, currency=self.currency)[1]
+        """The largest loss of a canary, if the guesser sees everything."""
+        return self.paid * budget_of(self.epsilon, delta=self.delta, currency=self.currency)[1]
 
     @property
     def replaces(self) -> bool:
@@ -84,86 +128,151 @@ class Setting:
 
     @property
     def cells(self) -> int:
-        """The number of cells of a canary. The first of two holds what the canary must not change, or the canary itself if it is replaced."""
-        return 2 if self.replaces or self.households else 1
+        """The number of cells that belong to canaries."""
+        return (2 if self.replaces else self.apart) * self.canaries
 
     @property
     def moved(self) -> int:
         """The largest change of a count by one canary. With so many cells, a run that chooses the limit takes the smallest."""
-        return self.rows_per_unit if isinstance(self.rows_per_unit, int) else 1
+        return self.rows_per_unit if isinstance(self.rows_per_unit, int) and not self.only else 1
 
     @property
     def unit(self) -> str:
         """The unit of protection, as written in a spec."""
         return "row" if self.rows_per_unit is None else "person"
 
-    def lines(self, coins: Coins) -> Iterator[str]:
-        """Yield the lines of the table. A canary's note begins with a quote, which means nothing in a file without quoting."""
-        yield "person,cell,flag,note"
-        if self.households:
-            yield from (f"{number}.1,{2 * number},{CANARY},-" for number in range(len(coins)))
-            for _ in range(ROWS_PER_CANARY):
-                yield from (f"{number}.10,{2 * number + 1},{CANARY},-" for number in np.flatnonzero(coins))
-            return
-        if self.rows_per_unit is not None:
-            for _ in range(ROWS_PER_CANARY):
-                # the rows of a person are far apart in the file
-                yield from (f"canary-{number},{number},{CANARY},-" for number in np.flatnonzero(coins))
-            yield from (f"other-{number},{number},{OTHER},-" for number in range(len(coins)))
-            return
-        for number, coin in enumerate(coins.tolist()):
-            cell = 2 * number + coin if self.replaces else number
-            if coin or self.replaces:
-                yield f"c,{cell},{CANARY},{'-' if self.replaces else chr(34)}"
-            for filler in range(FILLERS):
-                yield f"f,{number},{OTHER},{'-' if filler + 1 < FILLERS else '-' + chr(34)}"
+    @property
+    def names(self) -> list[str]:
+        """The name of each cell, as releases write it."""
+        by_type = {"date": _day, "categorical": _text}
+        kind = self.columns[0].partition("type: ")[2].partition(",")[0]
+        return [by_type.get(kind, str)(cell) for cell in range(self.cells)]
 
-    def spec(self, *, folder: Path, canaries: int) -> str:
+    def groups(self, coins: Coins) -> Iterator[list[str]]:
+        """Yield the lines of the table, each canary with the rows that follow it."""
+        numbered = [
+            {
+                "number": number,
+                "cell": cell,
+                "before": cell - 1,
+                "text": _text(cell),
+                "day": _day(cell),
+                "day_before": _day(cell - 1),
+                "turn": 1 + coin,
+            }
+            for number, coin in enumerate(coins.tolist())
+            for cell in [2 * number + coin if self.replaces else self.apart * (number + 1) - 1]
+        ]
+        most = self.copies or self.cells
+        for copy in range(most):
+            for fields, coin in zip(numbered, coins.tolist(), strict=True):
+                written = (coin or self.replaces) and (self.copies or copy <= int(fields["cell"]))
+                rows = [self.canary.format(**fields)] if written else []
+                yield rows + [line.format(**fields) for line in self.others if not copy]
+        yield list(self.always)
+
+    def spec(self, *, folder: Path) -> str:
         """Return the spec."""
         kept = "" if self.rows_per_unit is None else f", max_rows_per_unit: {self.rows_per_unit}"
-        return f"""\
-dataset: {_DATASET}
-source: {{path: table.csv, quote: none}}
-privacy: {{unit: {self.unit}{kept}, neighbours: {self.neighbours}, epsilon: {self.epsilon!r}, delta: {self.delta!r}}}
-universe:
-  cell: {{type: integer, min: 0, max: {self.cells * canaries - 1}, width: 1}}
-  flag: {{type: categorical, values: [{OTHER}, {CANARY}]}}
-workload: {{marginals: 2}}
-strategy: {self.strategy}
-output: {{path: "{folder / "releases"}"}}
-"""
+        lines = [
+            f"dataset: {DATASET}",
+            f"source: {self.source}",
+            f"privacy: {{unit: {self.unit}{kept}, neighbours: {self.neighbours}, epsilon: {self.epsilon!r}, delta: {self.delta!r}{self.privacy}}}",
+            "universe:",
+            *(f"  {column}" for column in self.columns),
+            *self.parts,
+            f"strategy: {self.strategy}",
+            "output: {path: $folder}",
+        ]
+        return Template("\n".join(lines) + "\n").substitute(
+            last=self.cells - 1, last_day=_day(self.cells - 1), folder=folder / RELEASES
+        )
+
+    def declared(self, folder: Path) -> Declaration:
+        """Write the spec to a folder, and load it."""
+        path = folder / "spec.yaml"
+        path.write_text(self.spec(folder=folder), encoding="utf-8")
+        return load_spec(path, with_table=True)
 
     @contextmanager
-    def released(self, coins: Coins, *, driver: Driver = synthesize) -> Iterator[Made]:
-        """Write the table, open an account, and make a release, all in a folder that is removed on exit."""
+    def published(self, coins: Coins) -> Iterator[Path]:
+        """Write the table, open an account, and publish, all in a folder that is removed on exit. Yield the folder."""
         with TemporaryDirectory(prefix="dpflow-audit-") as name:
             folder = Path(name).resolve()
-            url, private = f"sqlite:///{folder / 'ledger.sqlite'}", str(folder / "private")
-            text = "".join(f"{line}\n" for line in self.lines(coins))
-            (folder / "table.csv").write_text(text, encoding="utf-8")
-            spec = folder / "spec.yaml"
-            spec.write_text(self.spec(folder=folder, canaries=len(coins)), encoding="utf-8")
-            cap = budget_of(self.epsilon + 1, delta=self.delta, currency=self.currency)[1]  # more than the run may take
-            with set_variables({LEDGER_VARIABLE: url, PRIVATE_VARIABLE: private}):
+            write_table(folder, self, coins)
+            declaration = self.declared(folder)
+            places = {
+                LEDGER_VARIABLE: f"sqlite:///{folder / 'ledger.sqlite'}",
+                PRIVATE_VARIABLE: str(folder / "private"),
+                DATABASE: f"sqlite:///{folder / 'table.sqlite'}",
+            }
+            with set_variables(places):
                 with open_ledger(create=True) as ledger:
+                    epsilon = (self.paid + 1) * self.epsilon  # more than may be paid
                     ledger.open_account(
-                        _DATASET,
+                        DATASET,
                         currency=self.currency,
-                        cap=cap,
-                        epsilon=self.epsilon + 1,
+                        cap=budget_of(epsilon, delta=self.delta, currency=self.currency)[1],
+                        epsilon=epsilon,
                         delta=self.delta,
                         unit=self.unit,
                         neighbours=self.neighbours,
+                        blocks_by=None if declaration.calendar is None else declaration.calendar.words,
                     )
-                yield driver(spec)
+                self.driver(declaration.path)
+                yield folder
 
 
-def chain_of_three(spec: Path) -> Made:
-    """Make three releases of one table, each of which publishes the measurements of those before again, and return the last."""
-    spec.write_text(spec.read_text(encoding="utf-8") + "prior: {release: latest, unchanged: true}\n", encoding="utf-8")
-    with open_ledger() as ledger:
-        (account,) = ledger.accounts()
-        ledger.raise_cap(account.name, cap=3 * account.cap, epsilon=3 * account.epsilon, reason="three releases")
-    synthesize(spec)
-    synthesize(spec)
-    return synthesize(spec)
+def _day(cell: int) -> str:
+    return (FIRST_DAY + timedelta(days=cell)).isoformat()
+
+
+def _text(cell: int) -> str:
+    """Return the texts of `LETTERS` one after the other, shorter ones first, as discovery lists them.
+
+    >>> [_text(cell) for cell in (0, 7, 8, 9, 72)]
+    ['a', 'h', 'aa', 'ab', 'aaa']
+    """
+    letters, cell = "", cell + 1
+    while cell:
+        cell, letter = divmod(cell - 1, len(LETTERS))
+        letters = LETTERS[letter] + letters
+    return letters
+
+
+def write_table(folder: Path, setting: Setting, coins: Coins) -> None:
+    """Write the table that a setting's `source` names. Binary files have a batch for each canary with the rows that follow it."""
+    groups = [group for group in setting.groups(coins) if group]
+    lines, source = [line for group in groups for line in group], setting.source
+    if any(PUBLIC in part for part in setting.parts):
+        known = [line for group in setting.groups(np.zeros_like(coins)) for line in group]
+        (folder / PUBLIC).write_text("\n".join([setting.header, *known, ""]), encoding="utf-8")
+    if "sql:" in source:
+        names = setting.header.split(",")
+        with closing(sqlite3.connect(folder / "table.sqlite")) as database, database:
+            database.execute(f"create table canaries ({', '.join(names)})")
+            marks = ",".join("?" * len(names))
+            database.executemany(f"insert into canaries values ({marks})", [line.split(",") for line in lines])  # noqa: S608  a made-up table
+    elif "arrow" in source or "parquet" in source:
+        batches = [_batch(setting.header, group) for group in groups]
+        if "arrow" in source:
+            with (
+                pa.OSFile(str(folder / "table.arrow"), "wb") as file,
+                pa.ipc.new_file(file, batches[0].schema) as writer,
+            ):
+                for batch in batches:
+                    writer.write_batch(batch)
+        else:
+            pq.write_table(pa.Table.from_batches(batches), folder / "table.parquet", row_group_size=FILLERS + 1)
+    else:
+        parts = PARTS if "parts" in source else 1
+        for number in range(parts):
+            path = folder / (f"parts/{number}.csv" if parts > 1 else "table.csv")
+            path.parent.mkdir(exist_ok=True)
+            part = lines[number * len(lines) // parts : (number + 1) * len(lines) // parts]
+            path.write_text("\n".join([setting.header, *part, ""]), encoding="utf-8")
+
+
+def _batch(header: str, lines: Sequence[str]) -> pa.RecordBatch:
+    columns = zip(*(line.split(",") for line in lines), strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=header.split(","))
