@@ -100,9 +100,9 @@ class MemoryLedger:
         del run_id
         return self.done
 
-    def charge(self, lease: object, *, step: str, amount: int, mechanism: object) -> SimpleNamespace:
+    def charge(self, lease: object, *, step: str, amount: int, mechanism: object, analyst: None) -> SimpleNamespace:
         """Take a price from what is left."""
-        del lease, mechanism
+        del lease, mechanism, analyst
         self.left -= amount
         if self.left < 0:
             raise AssertionError(f"step {step} exceeds the budget")

@@ -30,7 +30,7 @@ from dpcore.release.manifest import manifest_in, parsed_manifest
 from dpcore.release.sums import SUMS
 from dpcore.release.withdrawal import Notice, read_notice
 
-_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{12}")
+_NAME = re.compile(r"\d{8}T\d{4}Z-[0-9a-f]{12}")
 """The names that `release_id` gives. Folders with other names, such as copies, are no releases unless something names them."""
 
 

@@ -63,9 +63,9 @@ def test_seeded_sessions_repeat_themselves() -> None:
 
 def test_a_session_that_spends_more_than_it_has_is_noticed() -> None:
     ledger = online.MemoryLedger(10)
-    ledger.charge(None, step="a", amount=10, mechanism=None)
+    ledger.charge(None, step="a", amount=10, mechanism=None, analyst=None)
     with pytest.raises(AssertionError, match="exceeds"):
-        ledger.charge(None, step="b", amount=1, mechanism=None)
+        ledger.charge(None, step="b", amount=1, mechanism=None, analyst=None)
 
 
 def test_a_relative_entropy_is_that_of_the_two_distributions() -> None:

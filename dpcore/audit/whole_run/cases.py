@@ -394,7 +394,7 @@ PLANTED: Mapping[Setting, tuple[Fault, ...]] = {
     UNCHANGED: (("checked for nothing", faults.checked_for_nothing),),
     CHAIN: (("own run stated", faults.own_run_stated),),
     SESSION: (
-        ("chosen limit not kept", faults.session_limit_not_kept),
+        ("chosen limit not kept", faults.limit_not_kept),
         ("exact the second time", faults.exact_the_second_time),
     ),
     ONLINE: (("compared without noise", faults.compared_without_noise),),

@@ -36,7 +36,6 @@ from dpcore.runs import discovery, synthesis
 from dpcore.runs.prior import PriorTable
 from dpcore.runs.rows_per_unit import NoisyUnits, choice_of
 from dpcore.runs.synthesis import Synthesis
-from dpcore.session.table import SessionTable
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
 from dpcore.strategies.mwem import Mwem
@@ -454,17 +453,6 @@ def checked_for_nothing() -> AbstractContextManager[None]:
         return Measurement(step, axes, None, received[0].marginal(axes).copy(), curator.expected_noise(share))
 
     return _replaced(Curator, "measure_marginal", exact)
-
-
-def session_limit_not_kept() -> AbstractContextManager[None]:
-    """Keep as many rows of a person as the largest limit allows when a session buys, with the noise for the chosen limit."""
-    coding_of = SessionTable._coding  # noqa: SLF001  which is the fault
-
-    def unlimited(table: SessionTable, universe: Universe) -> Any:
-        limited = coding_of(table, universe)
-        return replace(limited, protection=replace(limited.protection, rows_per_unit=AUTO_LIMITS[-1]))
-
-    return _replaced(SessionTable, "_coding", unlimited)
 
 
 def exact_the_second_time() -> AbstractContextManager[None]:

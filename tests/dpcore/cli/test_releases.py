@@ -83,7 +83,7 @@ def test_manifests_of_other_versions_are_listed_and_damaged_ones_are_safe_to_pri
     folder: Path, published: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     earlier = published | {"release": ONE}
-    earlier["privacy"] = {name: value for name, value in published["privacy"].items() if name != "given"}
+    earlier["privacy"] = {name: value for name, value in published["privacy"].items() if name != "weight"}
     restate(folder / ONE, earlier)
     assert dpflow("releases", folder) == 1
     assert "manifest.json lacks a part of what this version of dpflow writes" in capsys.readouterr().out
