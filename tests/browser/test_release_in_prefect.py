@@ -183,7 +183,7 @@ def links(run: str, budget: str, visitor: Visitor, stack: Stack) -> dict[str, st
 @pytest.mark.parametrize(
     ("kind", "pictures", "words"),
     [
-        ("budget", 1, f"This run promises epsilon {EPSILON:g}"),
+        ("budget", 1, f"The release promises epsilon {EPSILON:g}"),
         ("rounds", 1, "age × smoker"),  # noqa: RUF001  a sign of multiplication
         ("release", 0, NOTE),
         ("data", 5, "What you can rely on"),
