@@ -373,7 +373,8 @@ def interrupted(place: Path, number: signal.Signals, *, planted: str = "") -> in
     """Send a signal to a command that starts server and worker, once both run; return how many processes it leaves behind."""
     (place / ".dpflow").mkdir()
     starting = Stack(place, 0)
-    main = f"{planted}\nfrom flows.cli.command import main\nmain()"
+    heard = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # as under a terminal, also if the tests run under nohup
+    main = f"{heard}\n{planted}\nfrom flows.cli.command import main\nmain()"
     with subprocess.Popen(
         [sys.executable, "-P", "-c", main, "ui"],
         cwd=place,
