@@ -19,7 +19,7 @@ _ESCAPED = re.compile(r"\[([*?[])\]")  # [*], [?] and [[] name the character its
 def check_public_files(document: Document) -> None:
     """Raise if `source` covers a public file, before any of these files is read: the message of another mistake may quote a line of one.
 
-    A file is covered by whatever name: its path, a link, a folder or a pattern. In a folder, files of every kind are covered.
+    A file is covered by whatever name: its path, a link, a folder or a pattern, on either side. In a folder, files of every kind are covered.
     """
     source = document.data.get("source")
     table = source.get("path") if isinstance(source, dict) else None
@@ -28,7 +28,7 @@ def check_public_files(document: Document) -> None:
     base = document.path.parent
     for key in PUBLIC_KEYS:
         for place, public in _named(document.data, key):
-            if _covers(table, base / public, base=base):
+            if _overlap(table, public, base=base):
                 document.mistake(
                     place,
                     f"`{'.'.join(map(str, place))}` names a file of the private table of `source`, and its content may be published; name a public "
@@ -46,15 +46,24 @@ def _named(data: Any, key: Place) -> Iterator[tuple[Place, str]]:
             yield from (((name, *place), file) for place, file in _named(data[name], key[1:]))
 
 
-def _covers(table: str, file: Path, *, base: Path) -> bool:
+def _overlap(table: str, public: str, *, base: Path) -> bool:
+    """Return whether two paths stand for the same file, by whatever name, or would if it existed."""
     written = local_path(table, base=base)
     if written is None:
         return False
     with suppress(OSError):  # what cannot be listed cannot be released either
-        if written.resolve() == file.resolve():  # also if neither exists yet
+        if written.resolve() == (base / public).resolve():
             return True
-        return file.exists() and any(private.samefile(file) for private in local_files_at(table, base=base))
+        return not _identities(table, base=base).isdisjoint(_identities(public, base=base))
     return False
+
+
+def _identities(path: str, *, base: Path) -> set[tuple[int, int]]:
+    """Return the device and inode of each file that a path stands for, read as a name or as a pattern."""
+    if local_path(path, base=base) is None:
+        return set()
+    found = [*local_files_at(path, base=base), base / path]
+    return {(file.stat().st_dev, file.stat().st_ino) for file in found if file.is_file()}
 
 
 def local_path(path: str, *, base: Path) -> Path | None:

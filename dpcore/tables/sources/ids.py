@@ -3,8 +3,9 @@
 The bound on one person's rows holds only if each person has exactly one id and no two persons share one. How an id is read depends on the
 types of the source's parts, which are public, and never on other ids:
 
-- Text is compared byte for byte: "17.1" and "17.10" are two persons, and so are " 7", "07" and "7". Text with U+FFFD is null: bytes that
-  could not be decoded were replaced there, and two ids may have differed in them. Bytes are text if they are valid UTF-8, else raw bytes.
+- Text is compared character by character: "17.1" and "17.10" are two persons, and so are " 7", "07" and "7". Nothing is normalized. Text with
+  U+FFFD is null: bytes that could not be decoded were replaced there, and two ids may have differed in them. Bytes of a column of text are
+  UTF-8, or else Latin-1; of a column of bytes they are text if they are valid UTF-8, else raw bytes.
 - A number is an id if it is whole and was not rounded, whatever type holds it: the integer 7, the float 7.0 (an integer column with nulls)
   and the decimal 7.00 are one id, and so is the text "7". Every other number is null: its row belongs to nobody.
 - If some parts of a source hold numbers and others text, the ids are numbers. Only then `numbers_in_text` reads text that is a whole number

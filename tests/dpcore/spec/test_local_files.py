@@ -36,6 +36,10 @@ COVERED = {
     "a file in a folder that is a link": ("linked", "table/part.csv"),
     "a match of its pattern": ("*/part.*", "table/part.csv"),
     "a match of its pattern in any folder": ("**/*.csv", "private.csv"),
+    "a folder that holds it": ("table/part.csv", "table"),
+    "the folder that holds it and the spec": ("private.csv", "."),
+    "a folder that holds its partition": ("table/year=2025/part.csv", "table"),
+    "a folder that holds a match of its pattern": ("table/*/part.csv", "table"),
     "a table that does not exist yet": ("later.csv", "later.csv"),
 }
 APART = {
@@ -102,15 +106,21 @@ def test_a_file_that_the_source_does_not_cover_is_read(folder: Path, key: str, n
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize(
     "planted",
-    [lambda table, file, *, base: base / table == file, lambda table, file, *, base: False],
-    ids=["files compared by their path alone", "no check"],
+    [
+        lambda table, file, *, base: base / table == base / file,
+        lambda table, file, *, base: any(
+            each.samefile(base / file) for each in local_files.local_files_at(table, base=base)
+        ),
+        lambda table, file, *, base: False,
+    ],
+    ids=["files compared by their path alone", "a public path taken for one file", "no check"],
 )
-def test_a_check_that_looks_at_paths_alone_is_caught(
+def test_a_check_that_does_not_expand_both_paths_is_caught(
     folder: Path, key: str, planted: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_files, "_covers", planted)
+    monkeypatch.setattr(local_files, "_overlap", planted)
     allowed = [name for name, paths in COVERED.items() if "private table" not in refusal(spec(folder, key, *paths))]
-    assert {"a hard link to it", "a file of its folder", "a match of its pattern"} <= {*allowed}
+    assert "a folder that holds it" in allowed
 
 
 def test_a_binary_table_is_no_list_of_values(folder: Path) -> None:

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
+from pyarrow import compute, parquet
 
 from dpcore.audit.whole_run import faults
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.source import SourceSpec
 from dpcore.tables.ingest import Coding, Draws, ingest
+from dpcore.tables.sources import ids as reading_ids
 from dpcore.tables.sources import partition
 from dpcore.tables.sources.ids import (
     LIKE_FLOAT,
@@ -33,7 +34,7 @@ from dpcore.tables.sources.ids import (
 )
 from dpcore.tables.sources.object_ids import as_id
 from dpcore.tables.sources.source import Source
-from dpcore.tables.sources.text import decoder
+from dpcore.tables.sources.text import decoder, readable
 from dpcore.universe import Categorical, Universe
 from tests.dpcore.tables.sources.sources import located
 
@@ -266,7 +267,25 @@ LAYOUTS: list[Callable[[pa.Array], pa.Array]] = [
     lambda ids: pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), ids),
 ]
 EXACT_EVERYWHERE = st.integers(1 - 2**11, 2**11 - 1)
-ALIKE = [*PERSONS.to_pylist(), "7.0", "7.", "1e+05", "100000", "0", "-0"]
+LOOK_ALIKE = [
+    "\u00e9",
+    "e\u0301",
+    "\ufb01",
+    "fi",
+    "\uff17",
+    "\u200b7",
+    "\u2126",
+    "\u03a9",
+    "A",
+    "a",
+    " 7",
+    "7 ",
+    "a\0",
+    "\ufeff7",
+    "x\u2028",
+    "x",
+]
+ALIKE = [*PERSONS.to_pylist(), "7.0", "7.", "1e+05", "100000", "0", "-0", *LOOK_ALIKE]
 TEXTS = st.lists(
     st.one_of(st.sampled_from(ALIKE), st.from_regex(LIKE_FLOAT), st.text(min_size=1)), unique=True, max_size=20
 )
@@ -280,6 +299,14 @@ def test_texts_are_one_id_only_if_they_are_one_text(texts: list[str]) -> None:
     assert codes(pa.array([text.encode() for text in texts], pa.binary())) == [*range(len(texts))]
     objects = pa.array([as_id(value) for text in texts for value in (text, (text, 1))], pa.string())
     assert codes(objects) == [*range(2 * len(texts))]
+
+
+def test_texts_that_only_look_alike_are_several_persons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "t.csv").write_text("id,ward\n" + "".join(f'"{text}",a\n' for text in ALIKE), encoding="utf-8")
+    parquet.write_table(pa.table({"id": ALIKE, "ward": ["a"] * len(ALIKE)}), tmp_path / "t.parquet")
+    assert [kept(located(tmp_path, name)) for name in ("t.csv", "t.parquet")] == [len(ALIKE)] * 2
+    monkeypatch.setattr(reading_ids, "readable", lambda values: compute.utf8_normalize(readable(values), "NFC"))
+    assert [kept(located(tmp_path, name)) < len(ALIKE) for name in ("t.csv", "t.parquet")] == [True] * 2
 
 
 @given(numbers=st.tuples(EXACT_EVERYWHERE, EXACT_EVERYWHERE), layout=st.sampled_from(LAYOUTS))
