@@ -673,7 +673,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("dashboard", (), (NOBODY, ALONE), dashboard, ("run", "session open", "flows: answer"), Currency.PURE),
     Setting("service", (), (NOBODY, ALONE), service, ("session open", "serve-answers")),
-    Setting("online", (("epsilon: 8.0", "epsilon: 900.0"),), (NOBODY, ALONE), online, ("open_online",)),
+    Setting("online", (("epsilon: 8.0", "epsilon: 900.0"),), (NOBODY, ALONE, ALONE[:1]), online, ("open_online",)),
     Setting(
         "online, a person is replaced",
         (("epsilon: 8.0", "epsilon: 900.0"), REPLACED),

@@ -6,9 +6,13 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+UNKNOWN = "0"
+
 
 def this_worker() -> str:
-    """Return this process's name for a lease: host, process id, start time and process id namespace.
+    """Return this process's name for a lease: host, process id, and hashes of its start time and its process id namespace.
+
+    A history is published with these names, and start times would tell how long the runs before took.
 
     >>> this_worker() == this_worker()
     True
@@ -18,7 +22,7 @@ def this_worker() -> str:
 
 def worker(process: int) -> str:
     """Return the name of a process in this process's id namespace."""
-    return f"{socket.gethostname()} {process} {_start_time(process) or 0}@{_pid_namespace()}"
+    return f"{socket.gethostname()} {process} {_birth(process) or UNKNOWN}@{_pid_namespace()}"
 
 
 def surely_gone(holder: str) -> bool:
@@ -32,10 +36,10 @@ def surely_gone(holder: str) -> bool:
     try:
         machine, process, born = holder.rsplit(" ", 2)
         began, _, numbering = born.partition("@")
-        number, moment = int(process), int(began)
+        number = int(process)
     except ValueError:
         return False
-    if (machine, numbering) != (socket.gethostname(), _pid_namespace()) or not (moment and numbering):
+    if (machine, numbering) != (socket.gethostname(), _pid_namespace()) or began == UNKNOWN or not numbering:
         return False
     try:
         os.kill(number, 0)  # sends no signal, only checks that the process exists
@@ -43,17 +47,31 @@ def surely_gone(holder: str) -> bool:
         return True
     except (OSError, OverflowError):
         pass
-    return _start_time(number) not in {None, moment}
+    return _birth(number) not in {None, began}
+
+
+def _birth(process: int) -> str | None:
+    """Return a name for the moment when a process started; None if it is unknown. Only this boot's own random id leads back to the moment."""
+    moment = _start_time(process)
+    return None if moment is None else _digest(f"{_boot()} {_pid_namespace()} {moment}")
 
 
 @cache
 def _pid_namespace() -> str:
     """Return a name for this process id namespace: this boot of the machine, and the container in it. Empty if unknown."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return sha256(f"{boot} {Path('/proc/self/ns/pid').readlink()}".encode()).hexdigest()[:12]
+        return _digest(f"{_boot()} {Path('/proc/self/ns/pid').readlink()}")
     except OSError:
         return ""
+
+
+@cache
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]
 
 
 def _start_time(process: int) -> int | None:

@@ -196,6 +196,12 @@ def gates_recorded_with_true_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(session, "expected_rows", lambda weights, query: expected(weights, query) + true_rows())
 
 
+def gates_recorded_with_the_parity_of_rows(patch: pytest.MonkeyPatch) -> None:
+    session = dpcore.strategies.online.session
+    expected = session.expected_rows
+    patch.setattr(session, "expected_rows", lambda weights, query: expected(weights, query) + true_rows() % 2)
+
+
 # Sensitivities
 
 
@@ -477,6 +483,7 @@ PLANTED: tuple[tuple[Plant, str, str], ...] = (
     (noise_drawn_for_candidates_with_rows, "discovery", STORED),
     (exact_counts_bought, "session", STORED),
     (gates_recorded_with_true_counts, "online", "stored otherwise on the neighbour"),
+    (gates_recorded_with_the_parity_of_rows, "online", "stored otherwise on the neighbour"),
     (units_priced_as_added, "chosen limit, a person is replaced", f"rows-per-unit {MOVED}"),
     (errors_counted_twice, "report", f"error/workload {MOVED}"),
     (weights_of_marginals_not_paid_for, "everything that is public", f"select {MOVED}"),

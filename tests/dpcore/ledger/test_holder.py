@@ -1,6 +1,7 @@
 """A worker that has ended is known to be gone, and no other is."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -37,7 +38,15 @@ def cat() -> Path:
 def test_a_worker_is_named_by_its_machine_its_number_and_when_it_began() -> None:
     machine, number, began = this_worker().rsplit(" ", 2)
     assert (machine, int(number)) == (HERE, NUMBER)
-    assert began.partition("@")[0].isdigit()
+    assert re.fullmatch(f"[0-9a-f]{{12}}@{NUMBERING}", began)
+
+
+@needs_proc
+def test_the_name_does_not_tell_when_the_worker_began() -> None:
+    moment = holder._start_time(NUMBER)
+    assert moment
+    assert str(moment) not in this_worker()
+    assert all(holder._digest(text) not in this_worker() for text in (f"{moment}", f"{NUMBERING} {moment}"))
 
 
 def test_this_worker_is_not_gone() -> None:
