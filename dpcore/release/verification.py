@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from dpcore.errors import UsageError
 from dpcore.object_store import AnyPath
 from dpcore.release.integrity import (
@@ -21,6 +24,7 @@ from dpcore.release.integrity import (
     is_there,
     listed_files,
     one_line,
+    open_regular,
     raise_store_error,
     read_manifest,
     read_regular,
@@ -104,6 +108,10 @@ def _verify(folder: AnyPath, key: str | None) -> Verification:
         problems.append(Problem(SUMS, f"does not list the files of {MANIFEST}"))
     if manifest and (wrong := _misstated(manifest)):
         problems.append(Problem(MANIFEST, wrong))
+    if manifest:
+        tables = [name for name in listed if name.endswith(".parquet") and name not in changed]
+        otherwise = [name for name in tables if _stated_in(folder / name) != manifest.get("privacy")]
+        problems += [Problem(name, f"states another promise than {MANIFEST}") for name in otherwise]
     if manifest and signer is None and is_there(folder / SIGNATURE):
         problems.append(Problem(SIGNATURE, f"is there, but {MANIFEST} says that the release is not signed"))
     if sums is not None or first_format:
@@ -127,6 +135,15 @@ def _misstated(manifest: Mapping[str, Any]) -> str | None:
     except (KeyError, TypeError, AttributeError):
         return "does not list the runs that the release is made from"
     return f"omits run {one_line(min(missing))}, which the release is made from" if missing else misstated(privacy)
+
+
+def _stated_in(table: AnyPath) -> Any:
+    """Return the promise in the footer of a Parquet file; None if there is none."""
+    try:
+        with open_regular(table) as opened:
+            return json.loads((pq.read_schema(opened).metadata or {})[b"dpflow"])
+    except (pa.ArrowException, KeyError, ValueError):
+        return None
 
 
 def _signature_problems(folder: AnyPath, sums: bytes, *, signer: str | None, key: str | None) -> Iterator[Problem]:

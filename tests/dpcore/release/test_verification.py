@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,10 +18,12 @@ from dpcore.ledger import open_ledger
 from dpcore.release import integrity
 from dpcore.release.dataset_folder import pointer
 from dpcore.release.signing import KEY_VARIABLE, SIGNATURE, new_key, read_public_key
+from dpcore.release.statement import StatedPart, currency_of, misstated, promised
 from dpcore.release.sums import SUMS, encode_sums
 from dpcore.release.verification import verify_release
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace, visits
+from tests.dpcore.answers.releases import restate
 from tests.dpcore.cli.ledgers import dpflow
 
 MANIFEST, ROWS = "manifest.json", "data/part-00000.parquet"
@@ -123,9 +126,12 @@ def test_a_release_of_another_key_and_one_without_a_signature_are_refused(
     assert named(place / "signed", public(place, "stranger")) == {SIGNATURE}
     assert named(place / "unsigned", public(place)) == {SIGNATURE}
     forged = copy("signed")
-    (forged / ROWS).write_bytes(b"other rows")
+    with (forged / ROWS).open("rb") as rows:
+        other = pq.read_table(rows).slice(0, 5)
+    pq.write_table(other, forged / ROWS)
     told = json.loads((forged / MANIFEST).read_text(encoding="utf-8"))
-    told["files"][0] |= {"bytes": 10, "sha256": sha256(b"other rows").hexdigest()}
+    written = (forged / ROWS).read_bytes()
+    told["files"][0] |= {"bytes": len(written), "sha256": sha256(written).hexdigest()}
     (forged / MANIFEST).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     digest = sha256((forged / MANIFEST).read_bytes()).hexdigest()
     hashes = {MANIFEST: digest} | {each["path"]: each["sha256"] for each in told["files"]}
@@ -142,6 +148,19 @@ def test_two_lists_that_contradict_each_other_are_found(copy: Callable[[str], Pa
     digest = sha256((release / MANIFEST).read_bytes()).hexdigest()
     (release / SUMS).write_bytes(encode_sums({MANIFEST: digest}))
     assert SUMS in named(release)
+
+
+def test_a_promise_that_was_lowered_consistently_contradicts_the_tables(copy: Callable[[str], Path]) -> None:
+    release = copy("unsigned")
+    manifest = json.loads((release / MANIFEST).read_text(encoding="utf-8"))
+    privacy = manifest["privacy"]
+    for part in privacy["made_from"]:
+        part["amount"] //= 4
+    made_from = tuple(map(StatedPart.read, privacy["made_from"]))
+    follows = promised(made_from, currency=currency_of(privacy), unit=privacy["unit"], neighbours=privacy["neighbours"])
+    restate(release, manifest | {"privacy": privacy | follows})
+    assert misstated(privacy | follows) is None
+    assert named(release) == {name for name in files(release) if name.endswith(".parquet")}
 
 
 @pytest.mark.parametrize("path", ["../steward.key", "data/../../steward.key", "/etc/hosts"])
