@@ -30,7 +30,8 @@ class CategoricalSpec(Nullable):
     )
     match: Literal["exact", "prefix"] | None = Field(
         None,
-        description="prefix: an undeclared value counts as its longest declared prefix; default: exact",
+        description="exact: blanks at the ends of a value matter; prefix: an undeclared value counts as its longest declared prefix; default: the "
+        "whole value, without such blanks",
     )
     outside: OtherDrop = Field(
         "drop",
@@ -76,6 +77,7 @@ class CategoricalSpec(Nullable):
         declared = Categorical(
             values=values,
             prefixes=self.match == "prefix",
+            exact=self.match == "exact",
             missing=bool(self.missing),
             nulls=self.nulls,
             outside=Outside(self.outside),

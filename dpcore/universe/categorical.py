@@ -1,5 +1,6 @@
 """Attributes without an order: declared categories, and booleans."""
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, time
@@ -83,20 +84,24 @@ class Categorical(_Unordered):
     """A declared list of categories.
 
     Declared values and data are compared by their canonical text: a declared 1 matches the whole number 1, the float 1.0 and the text "1".
-    A declared number also matches any other text that spells it, such as "1.0".
+    A declared number also matches any other text that spells it, such as "1.0". Blanks at the ends of a text do not matter, unless two declared
+    values differ in them alone, or the values are `exact`.
 
     With `prefixes`, an undeclared value belongs to its longest declared prefix.
 
     If all declared values have one Python type, the release keeps it. Text and mixed types are released as dictionary-encoded text.
 
-    >>> Categorical(("F", "M"), missing=True).encode(pa.array(["M", None, "x", "F"])).tolist()
+    >>> Categorical(("F", "M"), missing=True).encode(pa.array(["M ", None, "x", "F"])).tolist()
     [1, 2, -1, 0]
+    >>> Categorical(("F", "M"), exact=True).encode(pa.array(["M ", "M"])).tolist()
+    [-1, 1]
     >>> Categorical(("250", "250.1"), prefixes=True).encode(pa.array(["250.13", "250.2", "25"])).tolist()
     [1, 0, -1]
     """
 
     values: tuple[Category, ...]
     prefixes: bool = field(default=False, kw_only=True)
+    exact: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Reject an empty list, duplicates, and values that equal a null."""
@@ -149,7 +154,9 @@ class Categorical(_Unordered):
     @cached_property
     def _cells_by_text(self) -> dict[str | None, int]:
         nothing: dict[str | None, int] = {"": NULL}
-        return nothing | {text: cell for cell, text in enumerate(self._texts)}
+        trimmed = Counter(text.strip() for text in self._texts)
+        alone = {text.strip(): cell for cell, text in enumerate(self._texts) if trimmed[text.strip()] == 1}
+        return nothing | ({} if self.exact else alone) | {text: cell for cell, text in enumerate(self._texts)}
 
     @cached_property
     def _cells_by_number(self) -> dict[str | None, int]:
@@ -183,6 +190,12 @@ class Categorical(_Unordered):
         return np.array(places, dtype=np.int64)
 
     def _place_text(self, text: str) -> int:
+        place = self._place_written(text)
+        if place == ALIEN and not self.exact and (trimmed := text.strip()) != text:
+            return self._place_written(trimmed)
+        return place
+
+    def _place_written(self, text: str) -> int:
         if text not in self._cells_by_text and self._cells_by_number:
             with suppress(ValueError):
                 place = self._cells_by_number.get(canonical(reading.number(text)))

@@ -36,8 +36,15 @@ def test_declared_numbers_are_found_in_every_type(column):
     assert Categorical((1, 2)).encode(column).tolist() == [0, 1, -1]
 
 
-def test_declared_texts_are_found_only_as_they_stand():
-    zips = Categorical(("01", "1", " a"))
+def test_blanks_at_the_ends_of_a_text_do_not_matter_unless_values_are_exact_or_differ_in_them_alone():
+    column = pa.array(["WD ", " WD", "WD", "New", "COD", "COD ", "  ", " W D"])
+    declared = ("WD", " New", "COD", "COD ")
+    assert Categorical(declared, missing=True).encode(column).tolist() == [0, 0, 0, 1, 2, 3, 4, -1]
+    assert Categorical(declared, missing=True, exact=True).encode(column).tolist() == [-1, -1, 0, -1, 2, 3, -1, -1]
+
+
+def test_exact_texts_are_found_only_as_they_stand():
+    zips = Categorical(("01", "1", " a"), exact=True)
     assert zips.encode(pa.array(["01", "1", " a", "a", "1.0", "001"])).tolist() == [0, 1, 2, -1, -1, -1]
     assert zips.encode(pa.array([1, 2])).tolist() == [1, -1]
 

@@ -20,7 +20,7 @@ LETTERS = st.text("ab.", max_size=5)
         (["250", "250.1", "250.13", "250.2", "25", "401"], [0, 1, 1, 0, 2, 2]),
         ([250, 2500, 25], [0, 0, 2]),
         ([250.0, 250.13, 25.0], [0, 1, 2]),
-        (["", None, " 250"], [3, 3, 2]),
+        (["", None, " 250", "x250"], [3, 3, 0, 2]),
     ],
 )
 def test_a_value_belongs_to_its_longest_declared_prefix(values: list[object], expected: list[int]) -> None:

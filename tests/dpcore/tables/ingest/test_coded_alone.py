@@ -107,7 +107,7 @@ QUARTERS = Scale.of(Fraction(0), Fraction(25), step=Fraction(1, 4))
 YEAR = Leaves(starts=(0, 30), masses=(5, 9), size=350)
 WEEKDAYS = Leaves(starts=(0, 5), masses=(5, 9), size=7)
 SETTINGS: dict[type[Attribute], list[dict[str, Any]]] = {
-    Categorical: [{"values": ("F", "M", "250", "250.1")}, {"values": (7, 0.25)}, {"values": ("25", "other"), "prefixes": True}],
+    Categorical: [{"values": ("F", "M", "250", "250.1")}, {"values": (7, 0.25), "exact": True}, {"values": ("25", "other"), "prefixes": True}],
     Stems: [
         {"values": ("2", "25", "V1"), "depth": 2, "length": 4},
         {"values": ("F",), "depth": 1, "length": 6, "prefixes": True},
