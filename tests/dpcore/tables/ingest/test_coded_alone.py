@@ -109,7 +109,7 @@ WEEKDAYS = Leaves(starts=(0, 5), masses=(5, 9), size=7)
 SETTINGS: dict[type[Attribute], list[dict[str, Any]]] = {
     Categorical: [{"values": ("F", "M", "250", "250.1")}, {"values": (7, 0.25), "exact": True}, {"values": ("25", "other"), "prefixes": True}],
     Stems: [
-        {"values": ("2", "25", "V1"), "depth": 2, "length": 4},
+        {"values": ("2", "25", "V1"), "depth": 2, "length": 4, "exact": True},
         {"values": ("F",), "depth": 1, "length": 6, "prefixes": True},
     ],
     Boolean: [{}],
