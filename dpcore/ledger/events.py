@@ -63,9 +63,20 @@ _TEXT = f'"(?:{_PLAIN}|{_ESCAPED}){_REST}'
 _AMOUNT = "[1-9][0-9]{0,18}"
 _COUNT = f"0|{_AMOUNT}"
 _NUMBER = r"-?[0-9]+(?:\.[0-9]+(?:e[+-][0-9]+)?|e[+-][0-9]+)"
+_SECONDS = "0|[1-9][0-9]{0,5}"  # the longest lease has six digits
 _NAMES = rf"\[{_TEXT}(?:,{_TEXT})*\]"
 _SHA256 = '"[0-9a-f]{64}"'
 _PARAMETERS = rf'\{{"{_REST}(?:[!#-~]+"{_REST})*[!#-~]*\}}'
+
+INTEGER = "0|-?[1-9][0-9]{0,254}"
+"""The form of an integer in the parameters of a mechanism."""
+FLOAT = (
+    r"-?(?:0\.(?:0|(?!0000)[0-9]*[1-9])|[1-9][0-9]{0,15}\.(?:0|[0-9]*[1-9])"
+    r"|[1-9](?:\.[0-9]*[1-9])?e(?:-0[5-9]|-[1-9][0-9]|\+1[6-9]|\+[2-9][0-9]|[+-][1-3][0-9]{2}))"
+)
+"""The form in which Python writes a float. That it has no more digits than the float needs, a form cannot tell."""
+DEEPEST = 20
+"""How many levels the parameters of a mechanism may have in PostgreSQL: far more than dpflow's have, and far fewer than Python can parse."""
 
 
 def _or_null(form: str) -> str:
@@ -113,7 +124,7 @@ EVENTS: Mapping[str, EventRule] = {
     EventKind.RESERVED: _by_runner(
         amount=_AMOUNT, claim=_TEXT, blocks=_or_null(_NAMES), analyst=_or_null(_TEXT), purpose=_or_null(_TEXT)
     ),
-    EventKind.LEASED: _by_runner(fence=_AMOUNT, holder=_TEXT, seconds=_COUNT),
+    EventKind.LEASED: _by_runner(fence=_AMOUNT, holder=_TEXT, seconds=_SECONDS),
     EventKind.DATA_VERSION: _by_runner(version=_TEXT),
     EventKind.CHARGED: _by_runner(
         step=_TEXT,

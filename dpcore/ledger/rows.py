@@ -255,7 +255,10 @@ class Run:
 
         A lease of no seconds has ended: its worker has given the run back.
         """
-        return touched + timedelta(seconds=self.lease_seconds, minutes=bool(self.lease_seconds))
+        try:
+            return touched + timedelta(seconds=self.lease_seconds, minutes=bool(self.lease_seconds))
+        except OverflowError as error:
+            raise LedgerDamaged(f"the lease of run '{self.id}' never ends; restore the ledger from a backup") from error
 
 
 @dataclass(frozen=True)

@@ -225,9 +225,9 @@ class Stewardship(LedgerReader):
                 raise UsageError(
                     f"account '{account}' has a block {listed(known)} already; data that comes late goes into a new block"
                 )
+            rows.record(EventKind.BLOCKS_OPENED, account=account, run=None, body={"blocks": wanted})
             for name in wanted:
                 rows.add_block(Block(account, name, BlockState.OPEN, cap=terms.cap, used=0))
-            rows.record(EventKind.BLOCKS_OPENED, account=account, run=None, body={"blocks": wanted})
         return wanted
 
     def seal_blocks(self, account: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -243,8 +243,8 @@ class Stewardship(LedgerReader):
                 raise UsageError(f"account '{account}' has no block {listed(unknown)}; open it first")
             growing = tuple(name for name in wanted if found[name] is BlockState.OPEN)
             if growing:
-                rows.seal_blocks(account, growing)
                 rows.record(EventKind.BLOCKS_SEALED, account=account, run=None, body={"blocks": growing})
+                rows.seal_blocks(account, growing)
         return wanted
 
     def _by_block(self, rows: WritingTransaction, name: str) -> Account:

@@ -26,7 +26,7 @@ class Withdrawals(Stewardship):
             keep: How many newer releases retention keeps; None for a steward's withdrawal, which a runner's login may not record.
 
         Raises:
-            UsageError: If the run is unknown or has no release.
+            UsageError: If the run is unknown or has no release, or the release is one of the newest that retention keeps.
         """
         checks.checked_text(reason, what="a reason")
         if keep is not None:
@@ -35,9 +35,15 @@ class Withdrawals(Stewardship):
             run = known_run(rows, run_id)
             if run.state is not RunState.SETTLED or run.release is None:
                 raise UsageError(f"run '{run_id}' has no published release; name one that `dpflow releases` lists")
-            earlier = _withdrawals(rows, run.account).get(run_id)
+            withdrawn = _withdrawals(rows, run.account)
+            earlier = withdrawn.get(run_id)
             if earlier is not None and (keep is not None or earlier.kind is EventKind.WITHDRAWN):
                 return earlier
+            newer = [each for each in rows.runs(run.account) if each.release and each.first > run.first]
+            if keep is not None and sum(each.id not in withdrawn for each in newer) < keep:
+                raise UsageError(
+                    f"retention keeps release '{run.release}': it is among the newest {keep} of its account"
+                )
             kind, kept = (EventKind.WITHDRAWN, {}) if keep is None else (EventKind.REMOVED, {"keep": keep})
             body = {"release": run.release, "reason": reason, **kept}
             event = rows.record(kind, account=run.account, run=run_id, body=body)

@@ -378,11 +378,17 @@ class LedgerRuns(LedgerStoreTests):
         with self.refused(url, UsageError, "run 'run' has no published release"):
             ledger.withdraw("run", reason="wrong codes")
         run = ledger.settle("run", release="release-1", lease=None, **RELEASED)
+        with self.refused(url, UsageError, "retention keeps release 'release-1'"):
+            ledger.withdraw("run", reason="retention", keep=1)
+        ledger.reserve("newer", account="clinic", amount=300, claim="claim")
+        ledger.settle("newer", release="release-2", lease=None, **RELEASED)
         balance = ledger.balance("clinic")
-        by_retention = ledger.withdraw("run", reason="retention", keep=12)
+        with self.refused(url, UsageError, "retention keeps release 'release-1'"):
+            ledger.withdraw("run", reason="retention", keep=2)
+        by_retention = ledger.withdraw("run", reason="retention", keep=1)
         by_steward = ledger.withdraw("run", reason="wrong codes")
         assert [event.details for event in (by_retention, by_steward)] == [
-            {"release": "release-1", "reason": "retention", "keep": 12},
+            {"release": "release-1", "reason": "retention", "keep": 1},
             {"release": "release-1", "reason": "wrong codes"},
         ]
         for again in ({"reason": "another"}, {"reason": "retention", "keep": 3}):

@@ -11,7 +11,7 @@ and new rows of a change are joined without nested loops.
 
 from typing import Final
 
-from dpcore.ledger.events import EVENTS, Writer
+from dpcore.ledger.events import DEEPEST, EVENTS, FLOAT, INTEGER, Writer
 from dpcore.ledger.rows import EventKind
 
 
@@ -27,6 +27,7 @@ def _listed(*, by: Writer | None = None, of_run: bool | None = None) -> str:
 # Dollar quotes: a session may change what a backslash means in others.
 _FORMS = "\n".join(f"        WHEN '{kind}' THEN $form$^{rule.pattern}\\Z$form$" for kind, rule in EVENTS.items())
 
+_OF_BLOCKS = ", ".join(f"'{kind}'" for kind, rule in EVENTS.items() if "blocks" in rule.body)
 _WITHDRAWALS = f"'{EventKind.WITHDRAWN}', '{EventKind.REMOVED}'"
 
 RULES: Final = f"""
@@ -73,6 +74,37 @@ BEGIN
 END $$;
 CREATE TRIGGER block_has_the_cap BEFORE INSERT OR UPDATE OF cap ON block FOR EACH ROW EXECUTE FUNCTION keep_cap();
 
+CREATE FUNCTION blocks_in(request JSON) RETURNS TEXT[] LANGUAGE sql SET search_path = dpflow, pg_temp AS $$
+SELECT coalesce(nullif(ARRAY(SELECT json_array_elements_text(
+    CASE json_typeof(request -> 'blocks') WHEN 'array' THEN request -> 'blocks' END)), '{{}}'), '{{all}}') $$;
+
+CREATE FUNCTION is_sorted(names TEXT[]) RETURNS BOOLEAN LANGUAGE sql SET search_path = dpflow, pg_temp AS $$
+SELECT names = ARRAY(SELECT DISTINCT name COLLATE "C" FROM unnest(names) AS name ORDER BY 1) COLLATE "C" $$;
+
+CREATE FUNCTION digits_of(number TEXT) RETURNS TEXT LANGUAGE sql SET search_path = dpflow, pg_temp AS $$
+SELECT btrim(translate(split_part(number, 'e', 1), '-.', ''), '0') $$;
+
+-- Whether parameters are written as Python's encoder does it, apart from spaces and escapes: keys in order, and the shortest digits of each number.
+CREATE FUNCTION is_canonical(parameters JSON) RETURNS BOOLEAN LANGUAGE sql
+SET search_path = dpflow, pg_temp SET extra_float_digits = 1 AS $$
+WITH RECURSIVE part (content, depth) AS (
+    SELECT parameters, 1
+    UNION ALL
+    SELECT inner_part.value, depth + 1 FROM part CROSS JOIN LATERAL (
+        SELECT value FROM json_each(CASE json_typeof(content) WHEN 'object' THEN content END)
+        UNION ALL SELECT value FROM json_array_elements(CASE json_typeof(content) WHEN 'array' THEN content END)) AS inner_part
+    WHERE depth <= {DEEPEST})
+SELECT bool_and(depth <= {DEEPEST} AND CASE json_typeof(content)
+    WHEN 'object' THEN is_sorted(ARRAY(SELECT json_object_keys(content)))
+    WHEN 'number' THEN CASE
+        WHEN CAST(content AS text) ~ $form$^(?:{INTEGER})\\Z$form$ THEN TRUE
+        WHEN CAST(content AS text) ~ $form$^(?:{FLOAT})\\Z$form$ THEN
+            -- Up to 15 digits are the shortest of any float that is not tiny, also where PostgreSQL would write more, as for 1e+23.
+            digits_of(CAST(content AS text)) = digits_of(CAST(CAST(CAST(content AS text) AS double precision) AS text))
+            OR length(digits_of(CAST(content AS text))) <= 15 AND CAST(content AS text) !~ 'e-3[0-9]{{2}}'
+        ELSE FALSE END
+    ELSE TRUE END) FROM part $$;
+
 -- `dpcore/ledger/events.py` states who may record each kind of event, and its form. A role that may open accounts is a steward.
 -- The hash is that of `dpcore/ledger/chain.py`, over text in which everything but ASCII is escaped.
 CREATE FUNCTION extend_chain() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
@@ -91,9 +123,11 @@ BEGIN
     THEN
         RAISE EXCEPTION 'the ledger: an event follows the head of the chain';
     END IF;
-    IF (NEW.body ~ form AND CAST(NEW.body AS json) IS NOT NULL
+    IF (NEW.body ~ form AND CAST(NEW.body AS jsonb) IS NOT NULL
+        AND (NEW.kind NOT IN ({_OF_BLOCKS}) OR is_sorted(blocks_in(CAST(NEW.body AS json))))
+        AND (NEW.kind <> 'charged' OR is_canonical(CAST(NEW.body AS json) -> 'mechanism'))
         AND (NEW.run IS NOT NULL) = (NEW.kind IN ({_listed(of_run=True)})) AND NEW.account <> '' AND NEW.run IS DISTINCT FROM ''
-        AND NEW.at = to_char(CAST(NEW.at AS timestamptz) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI":00+00:00"')) IS NOT TRUE
+        AND NEW.at ~ '^[12][0-9]{{3}}-' AND NEW.at = to_char(CAST(NEW.at AS timestamptz) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI":00+00:00"')) IS NOT TRUE
     THEN
         RAISE EXCEPTION 'the ledger: an event has the form of its kind';
     END IF;
@@ -111,23 +145,47 @@ BEGIN
 END $$;
 CREATE TRIGGER event_in_order BEFORE INSERT ON event FOR EACH ROW EXECUTE FUNCTION extend_chain();
 
--- At the end of a transaction its run has changed by the event, and a charge has its operation and was paid from the analyst's share.
--- A release that is withdrawn belongs to a settled run, which does not change. (That other events had their effect, `verify` sees.)
+-- At the end of a transaction all that an event changes has changed by it: blocks; the run; the operation and the analyst's share; and all
+-- that paid for the run, or that gets back what the run has left. Whether a steward's other events had their effect, only `verify` sees.
+-- A release that is withdrawn or published again belongs to a settled run, which does not change. Retention removes only what has newer releases.
 CREATE FUNCTION have_effect() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 DECLARE
-    had BOOLEAN := CASE
-        WHEN NEW.kind IN ({_WITHDRAWALS}) THEN EXISTS (
-            SELECT 1 FROM run WHERE id = NEW.run AND account = NEW.account AND state = 'settled'
-            AND release = CAST(NEW.body AS json) ->> 'release')
-        ELSE EXISTS (SELECT 1 FROM run WHERE id = NEW.run AND last = NEW.seq) AND (NEW.kind <> 'charged' OR EXISTS (
-            SELECT 1 FROM operation WHERE charged = NEW.seq AND (analyst IS NULL OR EXISTS (
-                SELECT 1 FROM share WHERE run = NEW.run AND share.analyst = operation.analyst AND last = NEW.seq)))) END;
+    told JSON := CAST(NEW.body AS json);
+    changed run%ROWTYPE;
+    had BOOLEAN;
 BEGIN
-    IF NOT had THEN RAISE EXCEPTION 'the ledger: what is told of a run has its effect'; END IF;
+    SELECT * INTO changed FROM run WHERE id = coalesce(NEW.run, told ->> 'run') AND account = NEW.account;
+    IF NEW.kind IN ('blocks-opened', 'blocks-sealed') THEN
+        had := EXISTS (SELECT 1 FROM account WHERE name = NEW.account AND state = 'open')
+            AND have_moved(NEW.account, blocks_in(told), NEW.seq);
+    ELSIF NEW.kind IN ({_WITHDRAWALS}, 'republished') THEN
+        had := changed.state = 'settled' AND changed.release = told ->> 'release' AND (NEW.kind <> 'removed' OR (
+            SELECT count(*) FROM run WHERE account = NEW.account AND release IS NOT NULL AND first > changed.first
+            AND id NOT IN (SELECT event.run FROM event WHERE kind IN ({_WITHDRAWALS}))) >= CAST(told ->> 'keep' AS numeric));
+    ELSE
+        had := changed.last = NEW.seq AND CASE NEW.kind
+            WHEN 'charged' THEN EXISTS (
+                SELECT 1 FROM operation WHERE charged = NEW.seq AND (analyst IS NULL OR EXISTS (
+                    SELECT 1 FROM share WHERE run = NEW.run AND share.analyst = operation.analyst AND last = NEW.seq)))
+            WHEN 'committed' THEN EXISTS (
+                SELECT 1 FROM operation WHERE run = NEW.run AND step = told ->> 'step'
+                AND attempt = CAST(told ->> 'attempt' AS bigint) AND committed = NEW.seq)
+            ELSE changed.state = 'open' OR changed.spent = changed.reserved OR (
+                SELECT have_moved(NEW.account, blocks_in(request), NEW.seq)
+                    AND NOT EXISTS (SELECT 1 FROM account WHERE name = NEW.account AND across IS NOT NULL AND across_moved <> NEW.seq)
+                    AND NOT EXISTS (
+                        SELECT 1 FROM allowance WHERE account = NEW.account AND name = request ->> kind AND moved <> NEW.seq)
+                FROM event, CAST(body AS json) AS request WHERE seq = changed.first) END;
+    END IF;
+    IF had IS NOT TRUE THEN RAISE EXCEPTION 'the ledger: an event has its effect'; END IF;
     RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER event_has_effect AFTER INSERT ON event DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-WHEN (NEW.run IS NOT NULL) EXECUTE FUNCTION have_effect();
+WHEN (NEW.run IS NOT NULL OR NEW.kind IN ({_listed(by=Writer.RUNNER)})) EXECUTE FUNCTION have_effect();
+
+CREATE FUNCTION have_moved(payer TEXT, names TEXT[], by_event BIGINT) RETURNS BOOLEAN
+LANGUAGE sql SET search_path = dpflow, pg_temp AS $$
+SELECT cardinality(names) = count(*) FROM block WHERE account = payer AND name = ANY (names) AND moved = by_event $$;
 
 CREATE FUNCTION follow_as_share() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 DECLARE
@@ -146,39 +204,73 @@ BEGIN
 END $$;
 CREATE TRIGGER share_follows_chain AFTER INSERT OR UPDATE ON share FOR EACH ROW EXECUTE FUNCTION follow_as_share();
 
+-- `due` is the row that the event leads to.
 CREATE FUNCTION follow_as_run() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 DECLARE
     told RECORD;
-    named TEXT[];
+    due run%ROWTYPE := OLD;
     right_so BOOLEAN;
 BEGIN
-    SELECT seq, kind, account, run, CAST(body AS json) AS body INTO told
+    SELECT seq, at, kind, account, run, body AS text, CAST(body AS json) AS body INTO told
     FROM event ORDER BY seq DESC LIMIT 1;
     IF told.kind = 'reserved' THEN
-        named := blocks_in(told.body);
-        right_so := CASE TG_OP WHEN 'INSERT' THEN NEW.number = told.seq ELSE OLD.state = 'refunded' END AND NEW.state = 'open' AND NEW.spent = 0
-            AND NEW.reserved = CAST(told.body ->> 'amount' AS numeric) AND NEW.first = told.seq
-            AND NEW.analyst IS NOT DISTINCT FROM told.body ->> 'analyst'
-            AND NEW.purpose IS NOT DISTINCT FROM told.body ->> 'purpose'
+        due.number := coalesce(OLD.number, told.seq);
+        due.id := told.run;
+        due.account := told.account;
+        due.reserved := told.body ->> 'amount';
+        due.spent := 0;
+        due.state := 'open';
+        due.claim := told.body ->> 'claim';
+        due.analyst := told.body ->> 'analyst';
+        due.purpose := told.body ->> 'purpose';
+        due.data_version := NULL;
+        due.opened_at := coalesce(OLD.opened_at, told.at);
+        due.fence := coalesce(OLD.fence, 0);
+        due.holder := NULL;
+        due.lease_seconds := 0;
+        due.first := told.seq;
+        right_so := (TG_OP = 'INSERT' OR OLD.state = 'refunded' AND (SELECT body FROM event WHERE seq = OLD.first) = told.text)
             -- Every block has paid, and so have the cap across blocks and one allowance of each kind that the account has.
             AND EXISTS (
                 SELECT 1 FROM account WHERE name = told.account AND state = 'open'
-                AND (across IS NULL OR across_moved = told.seq))
-            AND cardinality(named) = (
-                SELECT count(*) FROM block WHERE account = told.account AND name = ANY (named) AND moved = told.seq)
+                AND (across IS NULL OR across_moved = told.seq)
+                AND (blocks_by IS NULL) = (json_typeof(told.body -> 'blocks') = 'null'))
+            AND have_moved(told.account, blocks_in(told.body), told.seq)
             AND NOT EXISTS (
                 SELECT 1 FROM allowance WHERE account = told.account GROUP BY kind
                 HAVING count(*) FILTER (WHERE moved = told.seq) <> 1);
     ELSE
-        right_so := TG_OP = 'UPDATE' AND OLD.state = 'open' AND OLD.last < told.seq AND NEW.first = OLD.first
-            AND NEW.fence = OLD.fence + CASE told.kind WHEN 'leased' THEN 1 ELSE 0 END
-            AND NEW.spent = OLD.spent + CASE told.kind WHEN 'charged' THEN CAST(told.body ->> 'amount' AS numeric) ELSE 0 END
-            AND NEW.state = CASE
-                WHEN told.kind IN ('leased', 'data-version', 'charged', 'committed') THEN 'open'
-                WHEN told.kind IN ('settled', 'refunded')
-                    AND CAST(told.body ->> 'returned' AS numeric) = NEW.reserved - NEW.spent THEN told.kind END;
+        CASE told.kind
+            WHEN 'leased' THEN
+                due.fence := due.fence + 1;
+                due.holder := told.body ->> 'holder';
+                due.lease_seconds := told.body ->> 'seconds';
+                right_so := due.fence = CAST(told.body ->> 'fence' AS numeric);
+            WHEN 'data-version' THEN
+                due.data_version := told.body ->> 'version';
+                right_so := OLD.data_version IS NULL;
+            WHEN 'charged' THEN
+                due.spent := due.spent + CAST(told.body ->> 'amount' AS numeric);
+                right_so := due.fence = CAST(told.body ->> 'fence' AS numeric);
+            WHEN 'committed' THEN
+                right_so := TRUE;
+            WHEN 'settled' THEN
+                due.state := 'settled';
+                due.release := told.body ->> 'release';
+                right_so := due.spent = CAST(told.body ->> 'spent' AS numeric)
+                    AND due.reserved - due.spent = CAST(told.body ->> 'returned' AS numeric)
+                    AND (told.body ->> 'manifest' IS NULL) = (told.body ->> 'manifest_sha256' IS NULL);
+            WHEN 'refunded' THEN
+                due.state := 'refunded';
+                right_so := due.reserved - due.spent = CAST(told.body ->> 'returned' AS numeric);
+            ELSE
+                right_so := FALSE;
+        END CASE;
+        right_so := right_so AND TG_OP = 'UPDATE' AND OLD.state = 'open' AND OLD.last < told.seq
+            AND OLD.id = told.run AND OLD.account = told.account;
     END IF;
-    IF (right_so AND NEW.id = told.run AND NEW.account = told.account AND NEW.last = told.seq) IS NOT TRUE THEN
+    due.last := told.seq;
+    IF (right_so AND NEW IS NOT DISTINCT FROM due) IS NOT TRUE THEN
         RAISE EXCEPTION 'the ledger: a run changes only by the event that tells of it';
     END IF;
     RETURN NULL;
@@ -188,16 +280,21 @@ CREATE TRIGGER run_follows_chain AFTER INSERT OR UPDATE ON run FOR EACH ROW EXEC
 CREATE FUNCTION follow_as_operation() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 DECLARE
     told RECORD;
+    tries RECORD;
 BEGIN
     SELECT seq, kind, run, CAST(body AS json) AS body INTO told FROM event ORDER BY seq DESC LIMIT 1;
+    SELECT count(*) AS charged, count(committed) AS committed INTO tries FROM operation WHERE run = NEW.run AND step = NEW.step;
     IF (
         told.kind = NEW.state AND told.seq = coalesce(NEW.committed, NEW.charged) AND told.run = NEW.run
         AND told.body ->> 'step' = NEW.step AND CAST(told.body ->> 'attempt' AS numeric) = NEW.attempt
+        AND NEW.attempt = tries.charged AND NEW.fence = (SELECT fence FROM run WHERE id = NEW.run)
         AND CASE NEW.state
-            WHEN 'charged' THEN CAST(told.body ->> 'amount' AS numeric) = NEW.amount
+            WHEN 'charged' THEN tries.committed = 0 AND CAST(told.body ->> 'fence' AS numeric) = NEW.fence
+                AND CAST(told.body ->> 'amount' AS numeric) = NEW.amount
                 AND CAST(told.body -> 'mechanism' AS text) = NEW.mechanism
                 AND told.body ->> 'analyst' IS NOT DISTINCT FROM NEW.analyst
-            ELSE told.body ->> 'sha256' = NEW.sha256 AND OLD.amount = NEW.amount AND OLD.mechanism = NEW.mechanism
+            ELSE told.body ->> 'sha256' = NEW.sha256 AND encode(sha256(NEW.output), 'hex') = NEW.sha256
+                AND OLD.amount = NEW.amount AND OLD.mechanism = NEW.mechanism
                 AND OLD.analyst IS NOT DISTINCT FROM NEW.analyst END
     ) IS NOT TRUE THEN RAISE EXCEPTION 'the ledger: an operation changes only by the event that tells of it'; END IF;
     RETURN NULL;
@@ -205,12 +302,8 @@ END $$;
 CREATE TRIGGER operation_follows_chain AFTER INSERT OR UPDATE ON operation
 FOR EACH ROW EXECUTE FUNCTION follow_as_operation();
 
-CREATE FUNCTION blocks_in(request JSON) RETURNS TEXT[] LANGUAGE sql SET search_path = dpflow, pg_temp AS $$
-SELECT coalesce(nullif(ARRAY(SELECT json_array_elements_text(
-    CASE json_typeof(request -> 'blocks') WHEN 'array' THEN request -> 'blocks' END)), '{{}}'), '{{all}}') $$;
-
--- What the last event moves, for whom: the amount of a reservation, or what a run that it has just ended had left.
-CREATE FUNCTION last_move(OUT seq BIGINT, OUT account TEXT, OUT amount NUMERIC, OUT request JSON)
+-- What the last event moves, for whom: the amount of a reservation, what a run that it has just ended had left, or nothing in its blocks.
+CREATE FUNCTION last_move(OUT seq BIGINT, OUT kind TEXT, OUT account TEXT, OUT amount NUMERIC, OUT request JSON)
 LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -218,8 +311,12 @@ DECLARE
 BEGIN
     SELECT event.* INTO told FROM event ORDER BY event.seq DESC LIMIT 1;
     seq := told.seq;
+    kind := told.kind;
     account := told.account;
-    IF told.kind = 'reserved' THEN
+    IF told.kind IN ('blocks-opened', 'blocks-sealed') THEN
+        request := CAST(told.body AS json);
+        amount := 0;
+    ELSIF told.kind = 'reserved' THEN
         request := CAST(told.body AS json);
         amount := CAST(request ->> 'amount' AS numeric);
     ELSE
@@ -229,14 +326,26 @@ BEGIN
     END IF;
 END $$;
 
--- Beside what is used stands the event that moved it last: none does so twice.
+-- Beside what is used stands the event that moved, opened or sealed it last: none does so twice.
 CREATE FUNCTION note_move() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 BEGIN
     NEW.moved := (SELECT max(seq) FROM event);
     RETURN NEW;
 END $$;
-CREATE TRIGGER block_notes_move BEFORE UPDATE OF used ON block FOR EACH ROW
-WHEN (NEW.used <> OLD.used) EXECUTE FUNCTION note_move();
+CREATE TRIGGER block_notes_move BEFORE UPDATE OF used, state ON block FOR EACH ROW
+WHEN (NEW.used <> OLD.used OR NEW.state <> OLD.state) EXECUTE FUNCTION note_move();
+
+CREATE FUNCTION follow_as_new_block() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+DECLARE
+    move RECORD := last_move();
+BEGIN
+    IF (NEW.account = move.account AND NEW.name = ANY (blocks_in(move.request))
+        AND NEW.state = CASE move.kind WHEN 'account-opened' THEN 'sealed' WHEN 'blocks-opened' THEN 'open' END) IS NOT TRUE
+    THEN RAISE EXCEPTION 'the ledger: a block is opened only by the event that tells of it'; END IF;
+    NEW.moved := move.seq;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER block_is_told BEFORE INSERT ON block FOR EACH ROW EXECUTE FUNCTION follow_as_new_block();
 
 CREATE FUNCTION follow_as_block() RETURNS trigger LANGUAGE plpgsql
 SET search_path = dpflow, pg_temp SET enable_nestloop = off AS $$
@@ -249,10 +358,11 @@ DECLARE
 BEGIN
     IF EXISTS (
         SELECT 1 FROM before JOIN after USING (account, name) LEFT JOIN unnest(named) AS granted (name) USING (name)
-        WHERE after.used <> before.used AND (
+        WHERE (after.used <> before.used OR after.state <> before.state) AND (
             account = move.account AND granted.name IS NOT NULL
+            AND after.state = CASE move.kind WHEN 'blocks-sealed' THEN 'sealed' ELSE before.state END
             AND before.moved < move.seq AND after.used = before.used + weight * move.amount) IS NOT TRUE
-    ) THEN RAISE EXCEPTION 'the ledger: what is used changes only by the event that tells of it'; END IF;
+    ) THEN RAISE EXCEPTION 'the ledger: a block changes only by the event that tells of it'; END IF;
     RETURN NULL;
 END $$;
 CREATE TRIGGER block_follows_chain AFTER UPDATE ON block
@@ -297,7 +407,7 @@ BEGIN
     IF to_regrole('dpflow_runner') IS NOT NULL THEN
         GRANT USAGE ON SCHEMA dpflow TO dpflow_runner;
         GRANT SELECT ON ALL TABLES IN SCHEMA dpflow TO dpflow_runner;
-        GRANT EXECUTE ON FUNCTION blocks_in, last_move TO dpflow_runner;
+        GRANT EXECUTE ON FUNCTION blocks_in, last_move, have_moved, is_sorted, is_canonical, digits_of TO dpflow_runner;
         GRANT INSERT ON event, run TO dpflow_runner;
         GRANT INSERT (account, name, state, cap, used) ON block TO dpflow_runner;
         GRANT INSERT (run, step, attempt, state, amount, mechanism, fence, analyst, charged) ON operation TO dpflow_runner;

@@ -276,6 +276,8 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         ledger.share("run-3", analyst="ada", cap=10**9, token="ab" * 32)
         opened(ledger, "stays", epsilon=1, delta=1e-6, currency=Currency.GDP)
         ledger.settle("run-1", release="release-of-run-1", lease=None, manifest="m", manifest_sha256="ab" * 32)
+        ledger.reserve("run-5", account=ledger.run("run-1").account, amount=1, claim="test")
+        ledger.settle("run-5", release="release-of-run-5", lease=None)
         ledger.withdraw("run-1", reason="retention", keep=1)
         ledger.withdraw("run-1", reason="wrong codes")
         ledger.charge(lease, step="question", amount=10**8, mechanism={"name": "m"}, analyst="ada")

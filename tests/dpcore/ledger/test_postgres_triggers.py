@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from hashlib import sha256
 
 import psycopg
 import pytest
@@ -16,6 +17,8 @@ from tests.dpcore.ledger.fixtures import MECHANISM, opened, opened_by_month
 from tests.postgres import PostgresServer, postgres_folder
 
 TOKEN = "ab" * 32
+SETTLED = {"spent": 0, "returned": 40, "release": None, "manifest": None, "manifest_sha256": None}
+AT = "2026-11-15T00:00:00+00:00"
 REQUEST = {"amount": 100, "claim": "c", "blocks": None, "analyst": None, "purpose": None}
 
 
@@ -45,6 +48,10 @@ def prepared(server: PostgresServer) -> str:
         lease = ledger.lease("open")
         ledger.commit(ledger.charge(lease, step="done", amount=10, mechanism=MECHANISM), b"noisy")
         ledger.charge(lease, step="begun", amount=10, mechanism=MECHANISM)
+        ledger.open_blocks("visits", ["2026-04"])
+        for release in ("older", "newer"):
+            ledger.reserve(release, account="clinic", amount=10, claim="c")
+            ledger.settle(release, release=release, lease=None, manifest="m", manifest_sha256=TOKEN)
         for analyst in ("ana", "bob"):
             ledger.share("open", analyst=analyst, cap=30, token=TOKEN)
         ledger.reserve("settled", account="clinic", amount=100, claim="c")
@@ -85,7 +92,7 @@ class Forger:
             "SELECT seq, hash FROM dpflow.event ORDER BY seq DESC LIMIT 1"
         ).fetchone()
         told = text or canonical(body)
-        content = {"at": "2026-11-15T00:00:00+00:00", "account": account, "run": run}
+        content = {"at": AT, "account": account, "run": run}
         event = link(previous, seq=seq + 1 + skip, kind=kind, body=canonical(hashed) if hashed else told, **content)
         values = vars(event) | {"body": told}
         self.do("INSERT INTO dpflow.event VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", *values.values())
@@ -100,6 +107,7 @@ class Forger:
         allowed: int = 0,
         across: int = 0,
         later: int = 0,
+        row_claim: str = "c",
         **changes: object,
     ) -> None:
         request = REQUEST | changes
@@ -112,8 +120,9 @@ class Forger:
         if across:
             self.do("UPDATE dpflow.account SET across_used = across_used + %s WHERE name = %s", across, account)
         row = (seq + later, run, account, abs(request["amount"]), request["analyst"], request["purpose"], seq, seq)
+        row += (row_claim, AT)
         self.do("INSERT INTO dpflow.run (number, id, account, reserved, analyst, purpose, first, last, spent, state, claim,"
-                " opened_at, fence, lease_seconds) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 0, 'open', 'c', '', 0, 0)", *row)  # fmt: skip
+                " opened_at, fence, lease_seconds) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 0, 'open', %s, %s, 0, 0)", *row)  # fmt: skip
 
     def end(self, run: str, kind: str, *, account: str = "clinic", state: str | None = None, **body: object) -> None:
         if kind == "settled":
@@ -121,15 +130,65 @@ class Forger:
         seq = self.tell(kind, run, account=account, **body)
         self.do("UPDATE dpflow.run SET state = %s, last = %s WHERE id = %s", state or kind, seq, run)
 
-    def charge(self, analyst: str | None = None, *, amount: int = 20, spent: int | None = None) -> int:
+    def charge(self, analyst: str | None = None, *, amount: int = 20, spent: int | None = None, **place: object) -> int:
         """Tell of a charge, change the run by `spent`, which is the amount unless told otherwise, and add the operation."""
-        body = {"step": "s", "attempt": 1, "amount": amount, "mechanism": MECHANISM, "fence": 1, "analyst": analyst}
+        place = {"step": "s", "attempt": 1, "fence": 1} | place
+        body = {**place, "amount": amount, "mechanism": MECHANISM, "analyst": analyst}
         seq = self.tell("charged", "open", **body)
         price = amount if spent is None else spent
         self.do("UPDATE dpflow.run SET spent = spent + %s, last = %s WHERE id = 'open'", price, seq)
         self.do("INSERT INTO dpflow.operation (run, step, attempt, state, amount, mechanism, fence, analyst, charged)"
-                " VALUES ('open', 's', 1, 'charged', %s, %s, 1, %s, %s)", amount, canonical(MECHANISM), analyst, seq)  # fmt: skip
+                " VALUES ('open', %s, %s, 'charged', %s, %s, %s, %s, %s)", place["step"], place["attempt"], amount,
+                canonical(MECHANISM), place["fence"], analyst, seq)  # fmt: skip
         return seq
+
+    def commit(self, step: str, *, output: bytes = b"", told: bytes = b"") -> None:
+        """Tell of the commit of a step's first attempt, and store its output."""
+        digest = sha256(told).hexdigest()
+        seq = self.tell("committed", "open", step=step, attempt=1, sha256=digest, size=len(told))
+        self.do("UPDATE dpflow.run SET last = %s WHERE id = 'open'", seq)
+        self.do("UPDATE dpflow.operation SET state = 'committed', committed = %s, sha256 = %s, output = %s"
+                " WHERE step = %s AND attempt = 1", seq, digest, output, step)  # fmt: skip
+
+    def lease(self, *, fence: int = 2, holder: str = "h", seconds: int = 5) -> None:
+        seq = self.tell("leased", "open", fence=fence, holder="h", seconds=5)
+        self.do("UPDATE dpflow.run SET fence = 2, holder = %s, lease_seconds = %s, last = %s WHERE id = 'open'",
+                holder, seconds, seq)  # fmt: skip
+
+    def release(self, kind: str, run: str, **changes: object) -> None:
+        """Tell that retention removes a release, or that it was published again."""
+        if kind == "removed":
+            self.tell(kind, run, **({"release": run, "reason": "r", "keep": 1} | changes))
+        else:
+            body = {"run": run, "release": run, "manifest": "m", "manifest_sha256": "0" * 64}
+            account = changes.pop("account", "clinic")
+            self.tell(kind, None, account=account, text=canonical(body | changes))
+
+    def end_transaction(self) -> None:
+        """Check all that is checked at the end of a transaction."""
+        self.connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        self.connection.execute("SET CONSTRAINTS ALL DEFERRED")
+
+    def refund(self) -> None:
+        """Refund the run for January to all that paid for it."""
+        self.end("january", "refunded", account="visits", returned=40)
+        self.do("UPDATE dpflow.block SET used = used - 80 WHERE name = '2026-01'")
+        self.do("UPDATE dpflow.account SET across_used = across_used - 40 WHERE name = 'visits'")
+        self.do("UPDATE dpflow.allowance SET used = used - 40 WHERE name = 'ana'")
+
+    def reserve_again(self, **changes: object) -> None:
+        """Reserve the refunded run once more."""
+        seq = self.tell("reserved", "refunded", **(REQUEST | changes))
+        self.do("UPDATE dpflow.block SET used = used + 100 WHERE account = 'clinic'")
+        self.do("UPDATE dpflow.run SET state = 'open', first = %s, last = %s WHERE id = 'refunded'", seq, seq)
+
+    def change_block(self, kind: str, name: str, *, account: str = "visits", told: str | None = None) -> None:
+        """Tell that a block is opened or sealed, and do it."""
+        self.tell(kind, None, account=account, blocks=[told or name])
+        if kind == "blocks-opened":
+            self.do("INSERT INTO dpflow.block VALUES (%s, %s, 'open', 1000, 0)", account, name)
+        else:
+            self.do("UPDATE dpflow.block SET state = 'sealed' WHERE name = %s AND state = 'open'", name)
 
     def spend(self, analyst: str, amount: int, *, last: int) -> None:
         self.do("UPDATE dpflow.share SET spent = spent + %s, last = %s WHERE analyst = %s", amount, last, analyst)
@@ -149,7 +208,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     ),
     (
         "give January's rest back to February",
-        ("block_follows_chain",),
+        ("block_follows_chain", "event_has_effect"),
         lambda by: (
             by.end("january", "refunded", account="visits", returned=40),
             by.do("UPDATE dpflow.block SET used = used - 80 WHERE name = '2026-02'"),
@@ -157,7 +216,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     ),
     (
         "give one analyst's rest back to another",
-        ("allowance_follows_chain",),
+        ("allowance_follows_chain", "event_has_effect"),
         lambda by: (
             by.end("january", "refunded", account="visits", returned=40),
             by.do("UPDATE dpflow.allowance SET used = used - 40 WHERE name = 'bob'"),
@@ -165,7 +224,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     ),
     (
         "give back more than was left",
-        ("run_follows_chain",),
+        ("run_follows_chain", "event_has_effect"),
         lambda by: by.end("open", "settled", spent=0, returned=100),
     ),
     (
@@ -183,7 +242,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     ),
     (
         "settle what was settled",
-        ("run_follows_chain", "run_stays_spent"),
+        ("run_follows_chain", "run_stays_spent", "event_has_effect"),
         lambda by: by.end("settled", "settled", spent=0, returned=100),
     ),
     (
@@ -242,7 +301,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     ),
     (
         "give back across blocks what was given back already",
-        ("account_follows_chain",),
+        ("account_follows_chain", "event_has_effect"),
         lambda by: (
             by.end("january", "refunded", account="visits", returned=40),
             by.do("UPDATE dpflow.account SET across_used = across_used - 40 WHERE name = 'visits'"),
@@ -293,12 +352,12 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     ),
     (
         "begin a block with something used",
-        ("block_begins_unused",),
+        ("block_begins_unused", "block_is_told"),
         lambda by: by.do("INSERT INTO dpflow.block VALUES ('visits', 'mine', 'sealed', 1000, 7)"),
     ),
     (
         "find a second block where there is one",
-        ("block_has_the_cap",),
+        ("block_has_the_cap", "block_is_told"),
         lambda by: by.do("INSERT INTO dpflow.block VALUES ('clinic', 'mine', 'sealed', 1000, 0)"),
     ),
     (
@@ -308,7 +367,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     ),
     (
         "let a sealed block grow",
-        ("block_kept_sealed",),
+        ("block_kept_sealed", "block_follows_chain"),
         lambda by: by.do("UPDATE dpflow.block SET state = 'open' WHERE name = '2026-03'"),
     ),
     (
@@ -365,7 +424,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     ),
     (
         "tell something else than was hashed",
-        ("event_in_order",),
+        ("event_in_order", "event_has_effect"),
         lambda by: by.tell("blocks-opened", None, account="visits", hashed={"blocks": ["b"]}, blocks=["a"]),
     ),
     (
@@ -375,7 +434,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     ),
     (
         "tell something in another form",
-        ("event_in_order",),
+        ("event_in_order", "event_has_effect"),
         lambda by: by.tell("blocks-opened", None, account="visits", text='{"blocks": ["b"]}'),
     ),
     (
@@ -386,29 +445,164 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     (
         "commit another output than was told",
         ("operation_follows_chain",),
-        lambda by: (
-            seq := by.tell("committed", "open", step="begun", attempt=1, sha256="0" * 64, size=0),
-            by.do("UPDATE dpflow.run SET last = %s WHERE id = 'open'", seq),
-            by.do(
-                "UPDATE dpflow.operation SET state = 'committed', committed = %s, sha256 = %s, output = '' "
-                "WHERE step = 'begun'",
-                seq,
-                "1" * 64,
-            ),
-        ),
+        lambda by: by.commit("begun", output=b"exact"),
     ),
     (
         "change a committed output",
         ("operation_kept_as_committed", "operation_follows_chain"),
         lambda by: by.do("UPDATE dpflow.operation SET output = 'exact' WHERE step = 'done'"),
     ),
-    ("leave a gap in the chain", ("event_in_order",), lambda by: by.tell("blocks-opened", None, skip=1, blocks=["b"])),
+    (
+        "leave a gap in the chain",
+        ("event_in_order", "event_has_effect"),
+        lambda by: by.tell("blocks-opened", None, skip=1, blocks=["b"]),
+    ),
     ("change history", ("event_kept",), lambda by: by.do("UPDATE dpflow.event SET at = 'never' WHERE seq = 3")),
     ("delete history", ("event_kept",), lambda by: by.do("DELETE FROM dpflow.event WHERE kind = 'leased'")),
     ("delete a block", ("block_kept",), lambda by: by.do("DELETE FROM dpflow.block WHERE name = '2026-03'")),
     ("delete an allowance", ("allowance_kept",), lambda by: by.do("DELETE FROM dpflow.allowance")),
     ("delete a run", ("run_kept",), lambda by: by.do("DELETE FROM dpflow.run WHERE id = 'refunded'")),
     ("delete an operation", ("operation_kept",), lambda by: by.do("DELETE FROM dpflow.operation")),
+    (
+        "open a block without an event",
+        ("block_is_told",),
+        lambda by: by.do("INSERT INTO dpflow.block VALUES ('visits', 'mine', 'open', 1000, 0)"),
+    ),
+    (
+        "open another block than was told",
+        ("block_is_told", "event_has_effect"),
+        lambda by: by.change_block("blocks-opened", "mine", told="yours"),
+    ),
+    (
+        "open a block as sealed",
+        ("block_is_told",),
+        lambda by: (
+            by.tell("blocks-opened", None, account="visits", blocks=["mine"]),
+            by.do(
+                "INSERT INTO dpflow.block (account, name, state, cap, used, moved) SELECT 'visits', 'mine', 'sealed', 1000, 0,"
+                " max(seq) FROM dpflow.event"
+            ),
+        ),
+    ),
+    (
+        "seal a block without an event",
+        ("block_follows_chain",),
+        lambda by: by.do("UPDATE dpflow.block SET state = 'sealed' WHERE name = '2026-04'"),
+    ),
+    (
+        "seal another block than was told",
+        ("block_follows_chain", "event_has_effect"),
+        lambda by: by.change_block("blocks-sealed", "2026-04", told="2026-03"),
+    ),
+    *(
+        (
+            f"tell of {kind} of {name} in {account}, which has no effect",
+            ("event_has_effect",),
+            lambda by, kind=kind, name=name, account=account: by.tell(kind, None, account=account, blocks=[name]),
+        )
+        for kind, name, account in (
+            ("blocks-opened", "mine", "visits"),
+            ("blocks-opened", "2026-03", "visits"),
+            ("blocks-opened", "mine", "nowhere"),
+            ("blocks-sealed", "mine", "visits"),
+            ("blocks-sealed", "2026-03", "visits"),
+            ("blocks-sealed", "2026-04", "visits"),
+        )
+    ),
+    (
+        "name blocks in another order",
+        ("event_in_order", "event_has_effect"),
+        lambda by: by.tell("blocks-opened", None, account="visits", blocks=["b", "a"]),
+    ),
+    (
+        "name the block of an account that has one",
+        ("run_follows_chain",),
+        lambda by: by.reserve("new", paid=100, blocks=["all"]),
+    ),
+    (
+        "reserve with another claim than was told",
+        ("run_follows_chain",),
+        lambda by: by.reserve("new", paid=100, row_claim="mine"),
+    ),
+    (
+        "reserve again what was refunded, for something else",
+        ("run_follows_chain",),
+        lambda by: by.reserve_again(claim="d"),
+    ),
+    (
+        "charge with a fence that no lease has",
+        ("operation_follows_chain", "run_follows_chain"),
+        lambda by: by.charge(fence=9),
+    ),
+    ("charge an attempt before the one before it", ("operation_follows_chain",), lambda by: by.charge(attempt=7)),
+    ("charge a step that is committed", ("operation_follows_chain",), lambda by: by.charge(step="done", attempt=2)),
+    (
+        "commit an attempt that was overtaken",
+        ("operation_follows_chain",),
+        lambda by: (by.charge(step="begun", attempt=2), by.end_transaction(), by.commit("begun")),
+    ),
+    (
+        "commit what an earlier lease has charged",
+        ("operation_follows_chain",),
+        lambda by: (by.lease(), by.end_transaction(), by.commit("begun")),
+    ),
+    (
+        "tell of a commit that is not made",
+        ("event_has_effect",),
+        lambda by: (
+            seq := by.tell("committed", "open", step="begun", attempt=1, sha256=TOKEN, size=0),
+            by.do("UPDATE dpflow.run SET last = %s WHERE id = 'open'", seq),
+        ),
+    ),
+    ("lease for longer than was told", ("run_follows_chain",), lambda by: by.lease(seconds=9 * 10**18)),
+    ("lease to another worker than was told", ("run_follows_chain",), lambda by: by.lease(holder="mine")),
+    ("lease with another fence than was told", ("run_follows_chain",), lambda by: by.lease(fence=7)),
+    (
+        "bind a run to another version of the data than was told",
+        ("run_follows_chain",),
+        lambda by: by.do(
+            "UPDATE dpflow.run SET data_version = 'mine', last = %s WHERE id = 'open'",
+            by.tell("data-version", "open", version="v"),
+        ),
+    ),
+    (
+        "settle another release than was told",
+        ("run_follows_chain", "event_has_effect"),
+        lambda by: by.do(
+            "UPDATE dpflow.run SET state = 'settled', release = 'mine', last = %s WHERE id = 'february'",
+            by.tell("settled", "february", account="visits", **SETTLED),
+        ),
+    ),
+    (
+        "settle and give nothing back",
+        ("event_has_effect",),
+        lambda by: by.end("january", "settled", account="visits", spent=0, returned=40),
+    ),
+    (
+        "settle and state another sum",
+        ("run_follows_chain", "event_has_effect"),
+        lambda by: by.end("january", "settled", account="visits", spent=7, returned=40),
+    ),
+    *(
+        (
+            f"publish again {words}",
+            ("event_has_effect",),
+            lambda by, run=run, change=change: by.release("republished", run, **change),
+        )
+        for words, run, change in (
+            ("what no run has made", "mine", {}),
+            ("what is not made yet", "open", {}),
+            ("another release", "newer", {"release": "x"}),
+            ("what another account has", "newer", {"account": "visits"}),
+        )
+    ),
+    ("remove the newest release", ("event_has_effect",), lambda by: by.release("removed", "newer")),
+    ("remove what is kept", ("event_has_effect",), lambda by: by.release("removed", "older", keep=2)),
+    (
+        "remove the newest that is left",
+        ("event_has_effect",),
+        lambda by: (by.tell("withdrawn", "newer", release="newer", reason="r"), by.release("removed", "older")),
+    ),
 ]
 WORDS = [words for words, _, _ in FORGERIES]
 
@@ -436,6 +630,28 @@ def test_nothing_but_its_rule_stands_in_the_way_to(
     words: str, rules: tuple[str, ...], forgery: Forgery, connection: psycopg.Connection
 ) -> None:
     forge(connection, forgery, without=rules)
+
+
+ALLOWED: dict[str, Forgery] = {
+    "reserve": lambda by: by.reserve("new", paid=100),
+    "reserve again": lambda by: by.reserve_again(),
+    "charge": lambda by: by.charge(),
+    "charge once more": lambda by: by.charge(step="begun", attempt=2),
+    "commit": lambda by: by.commit("begun"),
+    "lease": lambda by: by.lease(),
+    "refund": lambda by: by.refund(),
+    "open a block": lambda by: by.change_block("blocks-opened", "mine"),
+    "seal a block": lambda by: by.change_block("blocks-sealed", "2026-04"),
+    "publish again": lambda by: by.release("republished", "newer"),
+    "remove an older release": lambda by: by.release("removed", "older"),
+}
+
+
+@pytest.mark.parametrize("words", ALLOWED)
+def test_the_database_accepts_the_same_hand_if_it_follows_the_protocol(
+    words: str, connection: psycopg.Connection
+) -> None:
+    forge(connection, ALLOWED[words], without=())
 
 
 def test_every_rule_is_met_by_one_of_them(connection: psycopg.Connection) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
@@ -414,6 +416,39 @@ ATTACKS: dict[str, dict[str, Any]] = {
         "kind": "charged",
         "body": '{"amount":1,"analyst":null,"attempt":1,"fence":1,"mechanism":{"a":},"step":"s"}',
     },
+    **{
+        f"tell of a mechanism with {words}": {
+            "kind": "charged",
+            "body": f'{{"amount":1,"analyst":null,"attempt":1,"fence":1,"mechanism":{mechanism},"step":"s"}}',
+        }
+        for words, mechanism in {
+            "a key twice": '{"a":1,"a":2}',
+            "a key twice, deep inside": '{"a":[{"b":1,"b":2}]}',
+            "keys in another order": '{"z":1,"a":2}',
+            "a number that is no float": '{"a":1e400}',
+            "a number beyond all floats": '{"a":1e+399}',
+            "a float in other letters": '{"a":1.0E5}',
+            "a float with an exponent that it does not need": '{"a":1.5e+02}',
+            "a float with a zero at its end": '{"a":1.50}',
+            "a float with more digits than it needs": '{"a":0.10000000000000001}',
+            "a small float without an exponent": '{"a":0.00001}',
+            "a tiny float with other digits": '{"a":4e-324}',
+            "a zero below zero": '{"a":-0}',
+            "too many digits": '{"a":' + 5_000 * "9" + "}",
+            "too many levels": '{"a":' + 3_000 * "[" + 3_000 * "]" + "}",
+        }.items()
+    },
+    "tell of blocks in another order": {"kind": "blocks-opened", "run": None, "body": '{"blocks":["b","a"]}'},
+    "tell of a block twice": {"kind": "blocks-opened", "run": None, "body": '{"blocks":["a","a"]}'},
+    "lease for ever": {"kind": "leased", "body": canonical({"fence": 1, "holder": "h", "seconds": 9 * 10**18})},
+    **{
+        f"tell a time in the year {year}": {
+            "kind": "data-version",
+            "body": '{"version":"v"}',
+            "at": f"{year}-01-01T00:00:00+00:00",
+        }
+        for year in ("0001", "9999", "20000")
+    },
     "tell the wrong hash": {"kind": "data-version", "body": '{"version":"v"}', "hash": "0" * 64},
     "tell no time": {"kind": "data-version", "body": '{"version":"v"}', "at": "2026-11-15"},
     "tell of no account": {"kind": "data-version", "body": '{"version":"v"}', "account": ""},
@@ -465,6 +500,36 @@ def test_any_name_has_the_hash_that_the_database_computes(prepared: str, name: s
         connection.rollback()
 
 
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(numbers=st.lists(FLOATS | FLOATS.map(lambda number: float(f"{number:.3g}")) | st.integers(-(2**200), 2**200)))
+@example(
+    numbers=[
+        0.0,
+        -0.0,
+        5e-324,
+        1.7976931348623157e308,
+        1e22,
+        1e23,
+        9007199254740993.0,
+        1e15,
+        1e16,
+        1e-4,
+        1e-5,
+        0.1 + 0.2,
+    ]
+)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_number_of_a_mechanism_is_accepted_as_it_is_written(prepared: str, numbers: list[float]) -> None:
+    with psycopg.connect(prepared, options="-c search_path=dpflow") as connection:
+        texts = connection.execute(
+            "SELECT t FROM unnest(%s::text[]) AS t WHERE NOT is_canonical(CAST(t AS json))",
+            [[canonical({"a": number}) for number in numbers]],
+        ).fetchall()
+    assert texts == []
+
+
 def test_a_runner_charges_an_analyst_within_the_share(url: str, as_role: AsRole) -> None:
     with open_ledger(as_role(url, "nightly")) as ledger:
         lease = ledger.lease("open")
@@ -480,6 +545,10 @@ def test_a_runner_removes_by_retention_and_a_steward_withdraws(url: str, as_role
         ledger.settle("idle", release="r", lease=None, manifest="m", manifest_sha256=SHA256)
         with unchanged(url), pytest.raises(LedgerError, match=NOT_SO):
             ledger.withdraw("idle", reason="wrong codes")
+        with unchanged(url), pytest.raises(UsageError, match="retention keeps release 'r'"):
+            ledger.withdraw("idle", reason="retention", keep=1)
+        ledger.reserve("next", account="clinic", amount=1, claim="c")
+        ledger.settle("next", release="s", lease=None, manifest="m", manifest_sha256=SHA256)
         ledger.withdraw("idle", reason="retention", keep=1)
     with open_ledger(as_role(url, "maria")) as ledger:
         withdrawn = ledger.withdraw("idle", reason="wrong codes")

@@ -406,7 +406,12 @@ def test_a_start_that_is_removed_before_the_reservation_refunds_it(
     reserve_run = synthesis.reserve_run
 
     def removed_meanwhile(ledger: Ledger, *arguments: Any, **named: Any) -> Run:
+        if keep is not None:
+            ledger.reserve("newer", account=ledger.run("first").account, amount=1, claim="claim")
+            ledger.settle("newer", release="newer", lease=None)
         withdraw(ledger, "first", first, reason="a mistake", keep=keep)
+        if keep is not None:
+            ledger.withdraw("newer", reason="it has no files")
         return reserve_run(ledger, *arguments, **named)
 
     monkeypatch.setattr(synthesis, "reserve_run", removed_meanwhile)
