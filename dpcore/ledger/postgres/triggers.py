@@ -98,10 +98,13 @@ SELECT bool_and(depth <= {DEEPEST} AND CASE json_typeof(content)
     WHEN 'object' THEN is_sorted(ARRAY(SELECT json_object_keys(content)))
     WHEN 'number' THEN CASE
         WHEN CAST(content AS text) ~ $form$^(?:{INTEGER})\\Z$form$ THEN TRUE
-        WHEN CAST(content AS text) ~ $form$^(?:{FLOAT})\\Z$form$ THEN
-            -- Up to 15 digits are the shortest of any float that is not tiny, also where PostgreSQL would write more, as for 1e+23.
-            digits_of(CAST(content AS text)) = digits_of(CAST(CAST(CAST(content AS text) AS double precision) AS text))
-            OR length(digits_of(CAST(content AS text))) <= 15 AND CAST(content AS text) !~ 'e-3[0-9]{{2}}'
+        WHEN CAST(content AS text) ~ $form$^(?:{FLOAT})\\Z$form$ THEN (
+            -- Where fewer digits lie exactly between two large floats, such as 1e+23, Python writes these, and PostgreSQL writes more.
+            SELECT length(digits) < length(shortest) OR digits = shortest AND NOT (
+                number ~ 'e[+][1-4][0-9]$' AND value = CAST(concat(
+                    round(CAST(split_part(number, 'e', 1) AS numeric), length(digits) - 2), 'e', split_part(number, 'e', 2)) AS double precision))
+            FROM CAST(content AS text) AS number, CAST(number AS double precision) AS value,
+                digits_of(number) AS digits, digits_of(CAST(value AS text)) AS shortest)
         ELSE FALSE END
     ELSE TRUE END) FROM part $$;
 
@@ -339,8 +342,9 @@ CREATE FUNCTION follow_as_new_block() RETURNS trigger LANGUAGE plpgsql SET searc
 DECLARE
     move RECORD := last_move();
 BEGIN
-    IF (NEW.account = move.account AND NEW.name = ANY (blocks_in(move.request))
-        AND NEW.state = CASE move.kind WHEN 'account-opened' THEN 'sealed' WHEN 'blocks-opened' THEN 'open' END) IS NOT TRUE
+    IF (NEW.account = move.account AND CASE move.kind
+        WHEN 'account-opened' THEN NEW.state = 'sealed' AND NEW.name = 'all'
+        WHEN 'blocks-opened' THEN NEW.state = 'open' AND CAST(move.request AS jsonb) -> 'blocks' ? NEW.name END) IS NOT TRUE
     THEN RAISE EXCEPTION 'the ledger: a block is opened only by the event that tells of it'; END IF;
     NEW.moved := move.seq;
     RETURN NEW;

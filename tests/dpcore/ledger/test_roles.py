@@ -432,6 +432,7 @@ ATTACKS: dict[str, dict[str, Any]] = {
             "a float with a zero at its end": '{"a":1.50}',
             "a float with more digits than it needs": '{"a":0.10000000000000001}',
             "a small float without an exponent": '{"a":0.00001}',
+            "a large float with more digits than it needs": '{"a":4.8542221819804557e+17}',
             "a tiny float with other digits": '{"a":4e-324}',
             "a zero below zero": '{"a":-0}',
             "too many digits": '{"a":' + 5_000 * "9" + "}",
