@@ -8,11 +8,11 @@ from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import ReleaseDamaged
 from dpcore.release.integrity import one_line
-from dpcore.release.listing import Listed
+from dpcore.release.listing import Listed, listed_in
 from dpcore.reporting.formatting import at_most
-from dpcore.steward.releases import latest, listed, withdraw_release
+from dpcore.steward.releases import dataset_folder, latest, only_folder, withdraw_release
 
-NAME = "the folder of the dataset's releases or its address, a spec, a registered spec, or a dataset in ./releases"
+NAME = "the folder of the dataset's releases or its address, a spec, a registered spec, or a dataset in `releases` here or beside .dpflow"
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     newest.set_defaults(verb=_latest)
 
     every = add_verb(verbs, "releases", common, "list the releases of a dataset with their promises")
-    every.add_argument("name", metavar="NAME", help=NAME)
+    every.add_argument("name", metavar="NAME", nargs="?", help=f"{NAME}; without it, the only dataset there")
     every.set_defaults(verb=_releases)
 
     withdraw = add_verb(
@@ -43,10 +43,11 @@ def _latest(arguments: argparse.Namespace) -> Answer:
 
 
 def _releases(arguments: argparse.Namespace) -> Answer:
-    releases = listed(arguments.name)
+    folder = only_folder() if arguments.name is None else dataset_folder(arguments.name)
+    releases = listed_in(folder)
     found = [_data(each) for each in releases]
     damage = any(each.damage for each in releases)
-    text = _text(found) if found else "there are no releases yet"
+    text = _text(found) if found else f"there are no releases in {one_line(folder)}"
     return Answer({"releases": found}, text, exit_code=ReleaseDamaged.exit_code if damage else 0)
 
 

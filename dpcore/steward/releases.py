@@ -3,14 +3,16 @@
 import hashlib
 import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from dpcore.errors import UsageError
 from dpcore.ledger import EventKind, Ledger, open_ledger
 from dpcore.object_store import AnyPath, ObjectPath, any_path
+from dpcore.places import current_places, working_folder
 from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import MANIFEST, one_line, read_manifest, refuse_store_error
-from dpcore.release.listing import Listed, listed_in, pointed, readable
+from dpcore.release.listing import pointed, readable
 from dpcore.release.manifest import manifest_in
 from dpcore.release.withdrawal import Notice, read_notice, withdraw
 from dpcore.reporting.lineage import going_back_to, needed_by_open_runs
@@ -45,11 +47,39 @@ def dataset_folder(name: str) -> AnyPath:
         return load_spec(path).output_folder
     if name in registered_names():
         return load_spec(registered(name).spec).output_folder
-    if len(path.parts) == 1 and (here := Path(RELEASES) / name).is_dir():
-        return here
+    folders = _project_folders()
+    if len(path.parts) == 1:
+        for folder in folders:
+            if (folder / name).is_dir():
+                return folder / name
     raise UsageError(
-        f"there is no dataset {one_line(name)} here; name the folder of its releases, such as {RELEASES}/DATASET, a spec, or a "
-        "registered spec"
+        f"there is no dataset {one_line(name)} in {_as_text(folders)}; name the folder of its releases, such as {RELEASES}/DATASET, a spec, "
+        "or a registered spec"
+    )
+
+
+def _project_folders() -> list[Path]:
+    """Return where datasets are looked for by name: `releases` in the working folder, and beside the `.dpflow` that is found upwards."""
+    places = current_places()
+    folders = [Path(RELEASES)]
+    if places.found and places.folder.parent != working_folder():
+        folders.append(places.folder.parent / RELEASES)
+    return folders
+
+
+def _as_text(folders: Sequence[Path]) -> str:
+    return " or ".join(one_line(folder.absolute()) for folder in folders)
+
+
+def only_folder() -> AnyPath:
+    """Return the folder of the only dataset whose releases the project holds. Raise if it holds those of none, or of several."""
+    folders = _project_folders()
+    datasets = {path.parent.name: path.parent for folder in reversed(folders) for path in folder.glob(f"*/{LATEST}")}
+    if len(datasets) == 1:
+        return next(iter(datasets.values()))
+    held = f"releases of {', '.join(map(one_line, sorted(datasets)))}" if datasets else "no releases"
+    raise UsageError(
+        f"there are {held} in {_as_text(folders)}; name a dataset, its folder, or its spec: dpflow releases NAME"
     )
 
 
@@ -67,11 +97,6 @@ def latest(name: str) -> AnyPath:
         raise UsageError(f"{notice.sentence}; there is no other release, so make a new one with: dpflow run SPEC")
     manifest_in(folder / found)  # raises if it is damaged
     return folder / found
-
-
-def listed(name: str) -> tuple[Listed, ...]:
-    """Return the releases of a dataset, oldest first, withdrawn ones included."""
-    return listed_in(dataset_folder(name))
 
 
 def withdraw_release(place: str, *, reason: str) -> tuple[Notice, AnyPath, bool]:

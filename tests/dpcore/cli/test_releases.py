@@ -79,6 +79,26 @@ def test_all_releases_are_listed_with_their_promises(folder: Path, capsys: pytes
     ]
 
 
+def test_a_dataset_of_the_project_is_found_from_a_folder_below_it(
+    workspace: Workspace, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace.folder / ".dpflow").mkdir(mode=0o700)
+    below = workspace.folder / "below"
+    (below / "visits" / "other").mkdir(parents=True)
+    here = said(capsys, "releases", "visits", code=0)
+    assert said(capsys, "releases", code=0) == here
+    monkeypatch.chdir(below)
+    assert said(capsys, "releases", code=0) == here
+    monkeypatch.chdir(below / "visits")
+    assert said(capsys, "releases", "visits", code=0) == here
+    assert said(capsys, "latest", "visits", code=0) == f"{folder / TWO}\n"
+    places = f"{below / 'visits' / 'releases'} or {workspace.folder / 'releases'}"
+    assert f"there is no dataset nothing in {places};" in said(capsys, "releases", "nothing", code=2)
+    (workspace.folder / "releases" / "wards").mkdir()
+    point(workspace.folder / "releases" / "wards", ONE)
+    assert f"there are releases of visits, wards in {places}; name a dataset" in said(capsys, "releases", code=2)
+
+
 def test_manifests_of_other_versions_are_listed_and_damaged_ones_are_safe_to_print(
     folder: Path, published: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,8 +141,10 @@ def test_without_a_readable_release_there_is_a_sentence_and_nothing_on_standard_
 
 
 def test_an_unknown_dataset_is_refused(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "there is no dataset nothing here; name the folder" in said(capsys, "latest", "nothing", code=2)
+    looked = workspace.folder / "releases"
+    assert f"there is no dataset nothing in {looked}; name the folder" in said(capsys, "latest", "nothing", code=2)
+    assert f"there are no releases in {looked}; name a dataset" in said(capsys, "releases", code=2)
     empty = workspace.folder / "empty"
     empty.mkdir()
-    assert said(capsys, "releases", empty, code=0) == "there are no releases yet\n"
+    assert said(capsys, "releases", empty, code=0) == f"there are no releases in {empty}\n"
     assert "holds no release yet; make one with: dpflow run SPEC" in said(capsys, "latest", empty, code=2)
