@@ -12,6 +12,7 @@ import pyarrow as pa
 from dpcore.private import Private
 from dpcore.universe import Attribute, Date, Datetime, Every, Integer, Number, Outside, Universe
 from dpcore.universe.finest import Finest
+from dpcore.universe.formats import month_format
 from dpcore.universe.leaves import Fine
 
 FINEST_CELLS = 1 << 16
@@ -67,7 +68,7 @@ def _finest(attribute: Attribute) -> Attribute | None:
         case Datetime():
             return replace(attribute, every=min(attribute.every, Every.HOUR, key=list(Every).index))
         case Date():
-            return replace(attribute, every=Every.DAY)
+            return replace(attribute, every=Every.MONTH if month_format(attribute.formats) else Every.DAY)
     return None
 
 

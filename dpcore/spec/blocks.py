@@ -12,6 +12,7 @@ from dpcore.spec.document import Document
 from dpcore.spec.parts import SpecPart
 from dpcore.universe import Attribute, Date, Datetime, Every
 from dpcore.universe.blocks import Calendar
+from dpcore.universe.formats import month_format
 
 EVERY = Literal["day", "week", "month", "quarter", "year"]
 WINDOW = r"^(all|new|last [1-9][0-9]{0,3})$"
@@ -73,7 +74,7 @@ def calendar_of(spec: BlocksSpec, attributes: Mapping[str, Attribute]) -> Calend
 
 
 def check_blocks(document: Document, attributes: Mapping[str, Attribute]) -> None:
-    """Report blocks without a start, and a column with two different formats.
+    """Report blocks without a start, a column with two different formats, and months where days are needed.
 
     The check works on the raw document, so that the mistakes are reported together with all others.
     """
@@ -81,6 +82,8 @@ def check_blocks(document: Document, attributes: Mapping[str, Attribute]) -> Non
     column = blocks.get("column") if isinstance(blocks, dict) else None
     if isinstance(blocks, dict) and isinstance(column, str) and "format" in blocks:
         _check_formats(document, blocks, attributes)
+    if isinstance(blocks, dict):
+        _check_months(document, blocks, attributes.get(str(column)))
     if not isinstance(blocks, dict) or not isinstance(column, str) or blocks.get("start") is not None:
         return
     declared = document.data.get("universe")
@@ -102,6 +105,20 @@ def _check_formats(document: Document, blocks: dict[str, Any], attributes: Mappi
             document.mistake(
                 ("blocks", "format"), f"`format` differs from that of `{name}` in the universe; write the same in both"
             )
+
+
+def _check_months(document: Document, blocks: dict[str, Any], declared: Attribute | None) -> None:
+    """Report blocks that need the days of texts that name months: a month lies in several weeks, and may be late for some of its days."""
+    written = blocks.get("format") or (declared.formats if isinstance(declared, Date | Datetime) else ())
+    try:
+        month = month_format([written] if isinstance(written, str) else written)
+    except (SpecError, TypeError):  # reported already
+        return
+    if month is not None and (blocks.get("every") in ("day", "week") or blocks.get("arrived") is not None):
+        document.mistake(
+            ("blocks",),
+            f"the format {month!r} names a month without a day; write `every: month` or longer, and leave `arrived` out",
+        )
 
 
 def _earliest(attribute: Attribute | None) -> dt.date | None:

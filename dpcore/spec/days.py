@@ -63,7 +63,7 @@ Formats = Annotated[
 ]
 FORMAT_HELP = (
     f"the format of text, such as %m/%d/%Y, or a list of formats tried in this order, made of {SUPPORTED}; "
-    "default: ISO 8601; columns of a date type need none"
+    "default: ISO 8601; columns of a date type need none; months such as %b-%Y need `every: month` or longer"
 )
 Day = Annotated[dt.date, BeforeValidator(_iso_date)]
 Moment = Annotated[dt.datetime, BeforeValidator(_iso_datetime)]

@@ -20,7 +20,7 @@ from dpcore.spec.parts import LONGEST_PROSE
 from dpcore.spec.sentences import KINDS
 from dpcore.spec.source import SourceSpec
 from dpcore.starter.description import Bound, Column, Description, Value
-from dpcore.universe.formats import checked_formats
+from dpcore.universe.formats import checked_format
 from dpcore.universe.nulls import checked_nulls
 
 USUAL_STEP, USUAL_BINS = "0.01", 20
@@ -288,11 +288,11 @@ def _limit(column: Column, bound: Bound | None) -> Bound | None:
 
 
 def _is_format(text: str) -> bool:
+    """Return whether a format names days: months need other bins than a draft has."""
     try:
-        checked_formats([text])
+        return not checked_format(text).is_month
     except SpecError:
         return False
-    return True
 
 
 def _missing(column: Column, texts: tuple[str, ...]) -> dict[str, Any]:

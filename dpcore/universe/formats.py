@@ -1,7 +1,7 @@
 """Read dates and times from text by declared formats, as in `strptime`.
 
 Reading is row-wise and total: each text is read by the first declared format that it matches, or by none. Nothing is inferred from other
-texts, and the machine's locale has no effect: month names are English.
+texts, and the machine's locale has no effect: month names are English. A month without a day is read as its first day.
 """
 
 import re
@@ -62,8 +62,13 @@ class Format:
     parts: tuple[tuple[str, str], ...]
     pattern: str
 
+    @property
+    def is_month(self) -> bool:
+        """Whether the format names a month without a day."""
+        return ("directive", "d") not in self.parts
+
     def read(self, array: pa.Array) -> tuple[Integers, Mask]:
-        """Read texts, given as `large_binary`, as seconds since 1970 in UTC; also return which match this format and name a real day."""
+        """Read texts, given as `large_binary`, as seconds since 1970 in UTC; also return which match this format and name a real day or month."""
         found = pc.extract_regex(array, self.pattern)
         fits: Mask = np.array(found.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
         seconds: Integers = np.zeros(len(array), dtype=np.int64)
@@ -157,16 +162,25 @@ def _contradict(writer: Format, reader: Format) -> bool:
     return bool((fits & (own // reading.DAY != other // reading.DAY)).any())
 
 
+def month_format(formats: Sequence[str]) -> str | None:
+    """Return the first format that names a month without a day; None if all name days.
+
+    >>> month_format(["%d/%m/%Y", "%b-%Y"])
+    '%b-%Y'
+    """
+    return next((text for text in formats if checked_format(text).is_month), None)
+
+
 @lru_cache(maxsize=1000)
 def checked_format(text: str) -> Format:
-    """Parse a format. Raise unless it names a whole day and can be read in only one way.
+    """Parse a format. Raise unless it names a whole day, or a month without a day and time, and can be read in only one way.
 
     >>> checked_format("%d %b %Y").write(datetime(2026, 3, 1))
     '01 Mar 2026'
     >>> checked_format("%d.%m.")
     Traceback (most recent call last):
         ...
-    dpcore.errors.SpecError: the format '%d.%m.' does not name a whole day: it needs a year (%Y or %y), a month (%m, %b or %B) and a day (%d)
+    dpcore.errors.SpecError: the format '%d.%m.' does not name a whole day or month: it needs a year (%Y or %y), a month (%m, %b or %B) and, unless months are meant, a day (%d)
     """
     if len(text) > MOST_LETTERS or not text.isprintable():
         raise SpecError(f"a format must have at most {MOST_LETTERS} characters, all printable")
@@ -176,9 +190,11 @@ def checked_format(text: str) -> Format:
         if letter not in _PATTERNS:
             raise SpecError(f"the format {text!r} has %{letter}, which is not supported: use {SUPPORTED}")
     whole = [sum(letter in group for letter in directives) for group in ("Yy", "mbB", "d")]
-    if whole != [1, 1, 1] and max(whole) <= 1:
+    names_month = whole == [1, 1, 0] and len(directives) == 2
+    if whole != [1, 1, 1] and max(whole) <= 1 and not names_month:
         raise SpecError(
-            f"the format {text!r} does not name a whole day: it needs a year (%Y or %y), a month (%m, %b or %B) and a day (%d)"
+            f"the format {text!r} does not name a whole day or month: it needs a year (%Y or %y), a month (%m, %b or %B) and, "
+            "unless months are meant, a day (%d)"
         )
     if max(*whole, *map(directives.count, directives), sum(letter in "HI" for letter in directives)) > 1:
         raise SpecError(f"the format {text!r} names a part of the day or of the time twice: keep it once")
@@ -260,16 +276,17 @@ _NO_OFFSET = 10**6  # seconds, more than a day: no such offset exists
 
 def _moments(fields: dict[str, Integers]) -> tuple[Integers, Any]:
     """Combine the directives' numbers into seconds since 1970; also return which combinations are valid dates and times."""
-    zero = np.zeros_like(fields["d"])
-    year = fields["Y"] if "Y" in fields else np.where(fields["y"] > _LAST_OF_2000, 1900, 2000) + fields["y"]
     month = next(fields[name] for name in "mbB" if name in fields)
+    zero = np.zeros_like(month)
+    day = fields.get("d", zero + 1)
+    year = fields["Y"] if "Y" in fields else np.where(fields["y"] > _LAST_OF_2000, 1900, 2000) + fields["y"]
     hour = fields["H"] if "H" in fields else fields.get("I", zero) % 12 + fields.get("p", zero)
     minute, second, offset = (fields.get(name, zero) for name in "MSz")
-    valid = (year >= 1) & (month >= 1) & (month <= 12) & (fields["d"] >= 1) & (fields["d"] <= 31)
+    valid = (year >= 1) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
     valid &= (hour <= 23) & (minute <= 59) & (second <= 59) & (np.abs(offset) < reading.DAY)
     if "I" in fields:
         valid &= (fields["I"] >= 1) & (fields["I"] <= 12)
     months = np.where(valid, (year - 1970) * 12 + month - 1, 0)
-    days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + fields["d"] - 1
+    days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + day - 1
     valid &= days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) == months  # no 30 February
     return days * reading.DAY + hour * 3600 + minute * 60 + second - offset, valid

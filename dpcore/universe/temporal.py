@@ -15,7 +15,7 @@ import pyarrow as pa
 from dpcore.errors import SpecError
 from dpcore.universe import reading
 from dpcore.universe.attribute import Attribute, Codes, Outside, refuse_too_many_cells
-from dpcore.universe.formats import checked_formats, read_moments
+from dpcore.universe.formats import checked_formats, month_format, read_moments
 from dpcore.universe.places import ABOVE, ALIEN, BELOW, Places, all_of, cut, signed_type
 from dpcore.universe.reading import Integers
 
@@ -46,7 +46,7 @@ class CalendarColumn(Attribute):
     """The base of dates and datetimes: whole ticks since 1970, divided at calendar boundaries.
 
     The first bin starts at the minimum and the last one ends with the maximum; the others are whole calendar units. Text is read by the
-    first of the `formats` that it matches; without formats, as ISO 8601. Columns of a date type do not need formats.
+    first of the `formats` that it matches, a month as its first day; without formats, as ISO 8601. Columns of a date type do not need formats.
     """
 
     every: Every
@@ -62,6 +62,12 @@ class CalendarColumn(Attribute):
             raise SpecError(f"every must be one of {', '.join(Every)}")
         if self._first > self._last:
             raise SpecError("the minimum of a date or datetime attribute is after its maximum: swap them")
+        month = month_format(self.formats)
+        if month is not None and not self._has_whole_months:
+            raise SpecError(
+                f"the format {month!r} names a month without a day: write `type: date`, `every: month` or longer, and the first day of a month "
+                "as `min`"
+            )
         if self.every in _SECONDS:
             refuse_too_many_cells((self._last - self._first) * self.tick // _SECONDS[self.every] + 1)
 
@@ -74,6 +80,11 @@ class CalendarColumn(Attribute):
     @abstractmethod
     def _last(self) -> int:
         """The maximum in ticks since 1970."""
+
+    @property
+    def _has_whole_months(self) -> bool:
+        """Whether each bin has all days of its months, so that the first day of a month stands for any of its days."""
+        return False
 
     @property
     def cells(self) -> int:
@@ -187,6 +198,10 @@ class Date(CalendarColumn):
         super().__post_init__()
         if self.every in (Every.MINUTE, Every.HOUR):
             raise SpecError("a date attribute has no minutes or hours: declare every as day or longer, or a datetime")
+
+    @property
+    def _has_whole_months(self) -> bool:
+        return self.every in _MONTHS and self.minimum.day == 1
 
     @property
     def arrow_type(self) -> pa.DataType:

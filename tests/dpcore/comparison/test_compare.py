@@ -7,24 +7,28 @@ import stat
 from collections.abc import Callable
 from contextlib import chdir
 from dataclasses import replace
+from datetime import date
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from dpcore.answers.release import open_release
 from dpcore.cli.main import main
 from dpcore.comparison import compare as compare_module
 from dpcore.comparison import errors, page
+from dpcore.comparison.columns import FinePlaces
 from dpcore.comparison.compare import compare
 from dpcore.comparison.comparison import Comparison
 from dpcore.comparison.figures import buy_figures
 from dpcore.comparison.html import MARK
 from dpcore.errors import OutputError, SourceError, UsageError
 from dpcore.ledger import open_ledger
+from dpcore.universe import Date, Every
 from tests.dpcore.answers.releases import EVERY_KIND, make_release, restate, table
 from tests.dpcore.comparison.conftest import MARKER, Site
 
@@ -131,6 +135,14 @@ def comparison_of(site: Site, monkeypatch: pytest.MonkeyPatch) -> Comparison:
         patch.setattr(compare_module, "page", kept)
         compare(site.release, site.spec)
     return made[0]
+
+
+def test_months_without_days_are_compared_as_months() -> None:
+    bounds = {"minimum": date(2018, 1, 1), "maximum": date(2019, 12, 31), "every": Every.QUARTER}
+    texts = pa.array(["Feb-2018", "Feb-2018", "Dec-2019"])
+    places = FinePlaces.of(Date(**bounds, formats=("%b-%Y",)))
+    assert places is not None
+    assert np.flatnonzero(places.count(texts, None)).tolist() == [1, 23]
 
 
 def test_a_cause_is_a_share_of_all_that_steps_add(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

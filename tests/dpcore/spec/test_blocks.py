@@ -55,6 +55,15 @@ def test_blocks_begin_where_the_spec_says_or_where_their_column_does(tmp_path: P
         ("column: day, every: month, series: a/b", "`series` must be letters, digits"),
         ('column: day, every: month, format: "%m/%d"', "`format` cannot be used: .* does not name a whole day"),
         ('column: day, every: month, format: "%m/%d/%Y"', "4:.* `format` differs from that of `day` in the universe"),
+        (
+            'column: sent, every: week, start: 2026-01-01, format: "%b-%Y"',
+            "4:.*'%b-%Y' names a month .* `every: month` or",
+        ),
+        (
+            'column: sent, every: month, start: 2026-01-01, format: ["%b-%Y"], arrived: day',
+            "names a month without a day; .* leave `arrived` out",
+        ),
+        ("column: sent, every: week, start: 2026-01-01, format: 3", "`format` must be a format such as"),
         ("column: day, every: month, windows: all", "unknown key `windows`; did you mean `window`"),
     ],
 )
@@ -69,6 +78,12 @@ def test_a_broken_column_is_not_reported_twice(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load_spec(path)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_months_without_days_decide_blocks_of_months(tmp_path: Path) -> None:
+    calendar = load_spec(written(tmp_path, 'column: sent, every: month, start: 2026-01-01, format: "%b-%Y"')).calendar
+    assert calendar is not None
+    assert calendar.words == 'month of sent, written "%b-%Y"'
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ outputs: {path: releases}
         (("unit: row", "unit: row, weight: {column: w}"), "weight:", "`max` is missing"),
         (("unit: row", "unit: row, weight: {column: w, max: 0}"), "max: 0", "must be >= 1"),
         (("every: month", 'every: month, format: "%d/%m"'), "format:", "does not name a whole day"),
+        (("every: month", 'every: week, format: "%b-%Y"'), "day: {", "'%b-%Y' names a month without a day: write `type: date`, `every: month`"),
         (("every: month", 'every: month, format: ["%d/%m/%Y", "%m/%d/%Y"]'), "format:", "different days"),
         (("every: month", "every: month, format: []"), "format:", "or a list of them"),
         (("every: month", "every: month, format: 3"), "format:", "or a list of them"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dpcore.errors import SpecError
 from dpcore.universe import Date, Datetime, Every, Outside
+from dpcore.universe.fine_days import FineDate
 from dpcore.universe.formats import checked_format, checked_formats, read_moments
 from dpcore.universe.places import ALIEN, NULL, Places
 
@@ -29,6 +30,8 @@ FORMATS = (
     "%Y年%m月%d日",
     "%d/%m/%Y %H:%M",
     "100%% %Y/%m/%d",
+    "%b-%Y",
+    "%Y/%m",
 )
 moments = st.datetimes(min_value=datetime(1000, 1, 1), max_value=datetime(9999, 12, 30))
 
@@ -139,6 +142,9 @@ def test_several_formats_are_tried_in_their_order() -> None:
     [
         ("%m/%d", "whole day"),
         ("%Y", "whole day"),
+        ("%d-%Y", "whole day"),
+        ("%m-%Y %H:%M", "whole day"),
+        ("%b %m %Y", "twice"),
         ("", "whole day"),
         ("%m/%d/%Y %x", "%x, which is not supported"),
         ("%A %d %m %Y", "%A, which is not supported"),
@@ -168,6 +174,42 @@ def test_two_formats_that_contradict_each_other_are_refused() -> None:
         with pytest.raises(SpecError, match="different days"):
             checked_formats(pair)
     assert checked_formats(["%m/%d/%Y", "%m/%d/%Y %H:%M", "%Y/%m/%d"])
+
+
+def test_a_month_without_a_day_is_its_first_day_in_english_whatever_the_locale() -> None:
+    texts = ["Mar-1970", "mar-1970", "MAY-1970", " Dec-1970", "März-1970", "Mai-1970", "15-Mar-1970", "Mar-70", ""]
+    seconds, states = read(texts, ["%b-%Y"])
+    assert states.tolist() == [0, 0, 0, 0, ALIEN, ALIEN, ALIEN, ALIEN, NULL]
+    firsts = [datetime(1970, month, 1, tzinfo=UTC) for month in (3, 3, 5, 12)]
+    assert seconds[:4].tolist() == [(first - EPOCH) // timedelta(seconds=1) for first in firsts]
+    for text, format_ in (("2018-03", "%Y-%m"), ("201803", "%Y%m"), ("3/18", "%m/%y"), ("March 2018", "%B %Y")):
+        assert read([text], [format_])[0].tolist() == [by_strptime(text, format_)]
+    with pytest.raises(SpecError, match="different days"):
+        checked_formats(["%m%y", "%y%m"])
+
+
+@pytest.mark.parametrize("every", [Every.MONTH, Every.QUARTER, Every.YEAR])
+def test_a_column_of_months_has_the_bins_of_their_days(every: Every) -> None:
+    column = Date(
+        minimum=date(2018, 1, 1), maximum=date(2019, 12, 5), every=every, formats=("%b-%Y",), outside=Outside.DROP
+    )
+    texts = pa.array(["Jan-2018", "Mar-2018", "Dec-2019", "Dec-2017", "Jan-2020"])
+    days = pa.array([date(2018, 1, 1), date(2018, 3, 1), date(2019, 12, 1), date(2017, 12, 1), date(2020, 1, 1)])
+    assert column.encode(texts).tolist() == column.encode(days).tolist()
+    assert column.encode(texts).tolist()[3:] == [-1, -1]
+
+
+def test_months_are_refused_where_days_count() -> None:
+    bounds = {"minimum": date(2018, 1, 1), "maximum": date(2019, 12, 31), "formats": ("%b-%Y",)}
+    moments = {"minimum": datetime(2018, 1, 1), "maximum": datetime(2019, 12, 31)}
+    for make in (
+        lambda: Date(**bounds, every=Every.WEEK),
+        lambda: Date(**bounds | {"minimum": date(2018, 1, 15)}, every=Every.MONTH),
+        lambda: Datetime(**bounds | moments, every=Every.MONTH),
+        lambda: FineDate(**bounds),
+    ):
+        with pytest.raises(SpecError, match=r"'%b-%Y' names a month without a day: write `type: date`, `every: month`"):
+            make()
 
 
 def test_columns_with_formats_follow_their_policy_for_what_is_not_readable() -> None:
