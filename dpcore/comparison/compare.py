@@ -137,7 +137,7 @@ def _compared(made: Made, source: Source, *, private: Path, allow_changed: bool)
         changed=truth.changed,
         errors=errors,
         steps=steps,
-        columns=_columns(truth, released, cells, places),
+        columns=_columns(truth, released, cells, places, declared=made.granted.spec.universe),
         dependence=depends,
         target=None if workload.target is None else names[workload.target],
         predictions=predictions(
@@ -166,7 +166,7 @@ def read_release(release: Release, cells: Comparable) -> tuple[CodedRows, Mappin
 
 
 def _columns(
-    truth: Truth, released: CodedRows, cells: Comparable, places: Mapping[str, Counted]
+    truth: Truth, released: CodedRows, cells: Comparable, places: Mapping[str, Counted], *, declared: Mapping[str, Any]
 ) -> list[ColumnComparison]:
     found = []
     for axis, (name, attribute) in enumerate(cells.universe.attributes.items()):
@@ -184,7 +184,7 @@ def _columns(
                 true=truth.every.shares((axis,), cells.shape).tolist(),
                 released=released.shares((axis,), cells.shape).tolist(),
                 ordered=attribute.cells if attribute.ordered else 0,
-                cells=Cells.of(attribute),
+                cells=Cells.of(attribute, declared.get(name)),
                 outside=counted.outside / max(counted.values, 1.0),
                 dropped=counted.dropped / max(counted.values, 1.0),
                 binning=binning,

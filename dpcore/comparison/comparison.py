@@ -16,25 +16,27 @@ from dpcore.universe.temporal import CalendarColumn
 
 
 class Cells(StrEnum):
-    """Where the cells of a column with an order come from."""
+    """Where the cells of a column with an order come from: a tree, the calendar, single values, or the key of the spec that declares bins."""
 
     TREE = "tree"
     CALENDAR = "calendar"
+    VALUES = "values"
+    DISCOVER = "discover"
+    WIDTH = "width"
+    EDGES = "edges"
     BINS = "bins"
 
     @classmethod
-    def of(cls, attribute: Attribute) -> "Cells | None":
-        """Return where the cells come from; None if they have no order.
-
-        >>> from dpcore.universe import Boolean, Integer
-        >>> Cells.of(Integer(minimum=0, maximum=9)), Cells.of(Boolean())
-        (<Cells.BINS: 'bins'>, None)
-        """
+    def of(cls, attribute: Attribute, declared: Any) -> "Cells | None":
+        """Return where the cells of a column, declared by a part of a spec, come from; None if they have no order."""
         if not attribute.ordered:
             return None
         if isinstance(attribute, Fine):
             return cls.TREE
-        return cls.CALENDAR if isinstance(attribute, CalendarColumn) else cls.BINS
+        if isinstance(attribute, CalendarColumn):
+            return cls.CALENDAR
+        keys = (cls.DISCOVER, cls.WIDTH, cls.EDGES, cls.BINS)
+        return next((key for key in keys if getattr(declared, key, None) is not None), cls.VALUES)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ REMEDIES = {
 SHORT = ("limit", "not measured", "noise", "rows")
 BLURRED = 0.05
 """From this Kolmogorov-Smirnov distance on, a column is called blurred by its cells."""
+BINNED = "The bins alone, without any noise, blur these columns"
 BLURS = {
     Cells.TREE: (
         "At full resolution, values are spread evenly within intervals that a private tree found, and this blurs these columns",
@@ -39,10 +40,13 @@ BLURS = {
         "Of each period only the first day or moment is released, and this alone, without any noise, blurs these columns",
         "declare a shorter `every`; or full resolution: leave `every` out for a date, and write `step` instead for a datetime",
     ),
-    Cells.BINS: (
-        "The bins alone, without any noise, blur these columns",
-        "declare narrower bins; or full resolution: leave `width` out for an integer, and write `step` instead of bins for a number",
+    Cells.DISCOVER: (
+        BINNED,
+        "let `discover` find more `bins`; or full resolution: write `step` instead for a number, and nothing for an integer",
     ),
+    Cells.WIDTH: (BINNED, "declare a smaller `width`, or leave it out for full resolution"),
+    Cells.EDGES: (BINNED, "declare more `edges`, or write `min`, `max` and `step` instead for full resolution"),
+    Cells.BINS: (BINNED, "declare more `bins`, or write `step` instead for full resolution"),
 }
 """What the cells of columns do to values within them, by where they come from, and how to reduce it."""
 SHADES = ("shade-0", "shade-1", "shade-2", "shade-3", "shade-4")

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pydantic import TypeAdapter
 
 from dpcore.answers.release import open_release
 from dpcore.cli.main import main
@@ -23,11 +24,12 @@ from dpcore.comparison import compare as compare_module
 from dpcore.comparison import errors, page
 from dpcore.comparison.columns import FinePlaces
 from dpcore.comparison.compare import compare
-from dpcore.comparison.comparison import Comparison
+from dpcore.comparison.comparison import Cells, Comparison
 from dpcore.comparison.figures import buy_figures
 from dpcore.comparison.html import MARK
 from dpcore.errors import OutputError, SourceError, UsageError
 from dpcore.ledger import open_ledger
+from dpcore.spec.release import AttributeSpec
 from dpcore.universe import Date, Every
 from tests.dpcore.answers.releases import EVERY_KIND, make_release, restate, table
 from tests.dpcore.comparison.conftest import MARKER, Site
@@ -164,18 +166,40 @@ def test_the_page_says_how_the_predicted_columns_were_chosen(site: Site, monkeyp
 def test_the_advice_for_a_blurred_column_fits_its_cause(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = comparison_of(site, monkeypatch)
     by_name = {each.name: each for each in compared.columns}
-    assert (by_name["age"].cells, by_name["city"].cells) == ("bins", None)
+    assert (by_name["age"].cells, by_name["city"].cells) == ("width", None)
     told = {
         "tree": "a private tree found, and this blurs these columns: age. To reduce that, give them a larger `share`",
         "calendar": "blurs these columns: age. To reduce that, declare a shorter `every`",
-        "bins": "blur these columns: age. To reduce that, declare narrower bins",
+        "discover": "blur these columns: age. To reduce that, let `discover` find more `bins`",
+        "width": "blur these columns: age. To reduce that, declare a smaller `width`",
+        "edges": "blur these columns: age. To reduce that, declare more `edges`",
+        "bins": "blur these columns: age. To reduce that, declare more `bins`",
     }
     for cells in told:
         column = replace(by_name["age"], cells=cells, binning=0.06)
         text = page.page(replace(compared, columns=[column]))
         assert [each for each in told if told[each] in text] == [cells]
+        assert ("`width`" in text) == (cells == "width")
     sharp = replace(by_name["age"], binning=0.04)
     assert "these columns: age" not in page.page(replace(compared, columns=[sharp]))
+
+
+def test_the_cells_of_a_column_come_from_the_key_that_declares_them() -> None:
+    bounds = {"type": "number", "min": 0, "max": 1}
+    found = {"discover": {"bins": 4, "share": 0.1}}
+    columns: dict[str, list[dict[str, Any]]] = {
+        "width": [{"type": "integer", "min": 0, "max": 99, "width": 25}],
+        "discover": [{"type": "integer", "min": 0, "max": 99, **found}, {**bounds, **found}],
+        "edges": [{"type": "number", "edges": [0, 1, 2]}],
+        "bins": [{**bounds, "bins": 4}],
+        "values": [{"type": "integer", "min": 0, "max": 9}],
+        "tree": [{**bounds, "step": 0.01}, {"type": "integer", "min": 0, "max": 10_000}],
+        "calendar": [{"type": "date", "min": "2025-01-01", "max": "2025-12-31", "every": "month"}],
+    }
+    for cells, written in columns.items():
+        for each in written:
+            declared = TypeAdapter(AttributeSpec).validate_python(each)
+            assert Cells.of(declared.attribute(Path()), declared) == cells
 
 
 def test_no_more_columns_are_left_out_of_a_list_than_it_says(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +366,10 @@ def test_columns_of_every_kind_can_be_compared(tmp_path: Path, monkeypatch: pyte
     }
     kinds = {name: column["cells"] for name, column in ordered.items()}
     assert kinds == {
-        **dict.fromkeys(("age", "children", "weight", "income"), "bins"),
+        "age": "width",
+        "children": "values",
+        "weight": "discover",
+        "income": "edges",
         **dict.fromkeys(("cost", "hours", "day", "at"), "tree"),
         **dict.fromkeys(("born", "seen"), "calendar"),
     }
