@@ -10,8 +10,8 @@ from fractions import Fraction
 from itertools import count
 
 from dpcore.curator.curator import LEAST_AMOUNT
-from dpcore.errors import BudgetRefused, UsageError
-from dpcore.ledger import Account, Ledger, budget_refused, open_ledger
+from dpcore.errors import BudgetRefused, DpflowError, UsageError
+from dpcore.ledger import Account, Ledger, RunState, budget_refused, claim_in, open_ledger
 from dpcore.ledger.refusals import across_refused
 from dpcore.mechanisms.pricing import cell_noise, least_amount
 from dpcore.places import places_of_spec
@@ -102,6 +102,22 @@ def claim_of(declaration: Declaration) -> str:
     # The order of columns does not change the meaning of a spec, but measurements identify columns by position.
     order = json.dumps(declaration.universe.names)
     return hashlib.sha256(f"{PLAN_VERSION}:{declaration.digest}:{order}".encode()).hexdigest()
+
+
+def unfinished_run(declaration: Declaration) -> str | None:
+    """Return the id of the newest open run of a spec, which can be resumed within its reservation; None if there is none.
+
+    Nothing but the ledger is read. If that cannot be read either, the checks of a new run say so.
+    """
+    claim = claim_in(declaration.series, claim_of(declaration))
+    try:
+        with ledger_of(declaration) as ledger:
+            runs = ledger.runs(declaration.spec.dataset)
+    except DpflowError:
+        return None
+    # A claim may go on with what the run begins with.
+    unfinished = [run.id for run in runs if run.state is RunState.OPEN and run.claim.partition(" ")[0] == claim]
+    return unfinished[-1] if unfinished else None
 
 
 def amount_to_reserve(

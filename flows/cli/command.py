@@ -2,18 +2,22 @@
 
 import logging
 import os
+import shlex
 import sys
 from datetime import date
 from pathlib import Path
 
 from dpcore import Outcome, cli
 from dpcore.places import places_of_spec, using
+from dpcore.runs.paying import unfinished_run
 from dpcore.runs.steps import check_run
 from dpcore.spec import Declaration
 from dpcore.steward.approvals import check_approved
 from dpcore.steward.registry import declared
 from flows import doctor
 from flows.cli import serve, ui
+
+progress = logging.getLogger("dpcore.progress")
 
 
 def _run(spec: Path, resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
@@ -26,9 +30,14 @@ def _run(spec: Path, resume: str | None, *, approved: bool, as_of: date | None) 
 def _run_here(
     spec: Path, declaration: Declaration, resume: str | None, *, approved: bool, as_of: date | None
 ) -> Outcome:
+    if resume is None and (unfinished := unfinished_run(declaration)):
+        progress.info(
+            "run %s of this spec is not finished; if no worker is running it, resume it without a new reservation: dpflow run %s --resume %s",
+            *(unfinished, shlex.quote(str(spec)), unfinished),
+        )
     check_run(declaration, resume=resume, as_of=as_of)
     check_approved(declaration, approved=approved)
-    logging.getLogger("dpcore.progress").info("starting Prefect")
+    progress.info("starting Prefect")
     from flows.cli.quiet import quiet  # noqa: PLC0415  see above
 
     with quiet():

@@ -13,6 +13,9 @@ import pytest
 from dpcore import cli
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
+from dpcore.runs.paying import unfinished_run
+from dpcore.runs.synthesis import Synthesis
+from dpcore.spec import load_spec
 from dpcore.steward.approvals import require_approval
 from dpcore.steward.registry import register
 from flows.cli.command import _run
@@ -101,6 +104,31 @@ def test_what_would_be_refused_never_starts_the_flow(
     assert "was changed since" in capsys.readouterr().err
     assert dpflow("run", workspace.spec) == 0  # the control: as a file it may be run
     assert [parameters["release"] for parameters in calls] == [str(workspace.spec)]
+
+
+def test_a_plain_run_names_the_run_of_its_spec_that_was_killed(
+    workspace: Workspace, calls: Calls, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace.open_account(epsilon=1.2)
+    killed = Synthesis(load_spec(workspace.spec), run_id="killed", resume=False)
+    killed.reserve()
+    killed.close()
+    hint = (
+        "run killed of this spec is not finished; if no worker is running it, resume it without a new reservation: "
+        f"dpflow run {workspace.spec} --resume killed"
+    )
+    assert dpflow("run", workspace.spec) == 3  # the killed run holds what a new one would need
+    refused = capsys.readouterr().err
+    assert [line for line in refused.splitlines() if "--resume" in line] == [hint]
+    assert dpflow("run", workspace.spec, "--resume", "killed") == 0
+    assert "not finished" not in capsys.readouterr().err
+    workspace.write_spec(("epsilon: 1.0", "epsilon: 0.1"))  # another spec, which cannot resume it
+    assert dpflow("run", workspace.spec) == 0
+    assert "not finished" not in capsys.readouterr().err
+    assert [parameters["resume"] for parameters in calls] == ["killed", None]
+    workspace.write_spec()
+    (workspace.folder / "visits.csv").unlink()
+    assert unfinished_run(load_spec(workspace.spec)) == "killed"  # without the table
 
 
 def test_above_the_threshold_only_the_steward_runs(
