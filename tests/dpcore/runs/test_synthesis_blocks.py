@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import Outcome, cli, load_spec, synthesize
+from dpcore import Outcome, answer, cli, load_spec, synthesize
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Balance, Ledger, open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, epsilon_of
@@ -25,6 +25,7 @@ from dpcore.runs import reservation
 from dpcore.runs.planning.plan import plan_run
 from dpcore.runs.steps import check_run
 from dpcore.runs.synthesis import Synthesis
+from dpcore.steward.releases import latest, withdraw_release
 from tests.dpcore.ledger.fixtures import assert_sound
 from tests.processes import forked
 
@@ -656,3 +657,30 @@ def test_without_the_check_beforehand_blocks_would_be_opened_for_nothing(
         site.run("2024-03-01")
     with open_ledger() as ledger:
         assert used(ledger)["2024-02"] == 0
+
+
+def test_a_withdrawn_month_stays_covered_and_is_made_again_by_another_window(site: Site) -> None:
+    site.write(("start: 2024-01-01", "start: 2024-01-01, window: new"))
+    site.open_account()
+    _, february, march = (site.run(f"2024-{month:02}-01") for month in (2, 3, 4))
+    assert (february.blocks, march.blocks) == (("2024-02",), ("2024-03",))
+    withdraw_release(february.release, reason="wrong codes")
+    assert str(latest("visits")) == march.release
+    with pytest.raises(UsageError, match=r"no new block as of 2024-04-01: .* the next, 2024-04, will be complete"):
+        site.run("2024-04-01")
+    copy = site.folder / "again.yaml"
+    copy.write_text(SPEC.replace("start: 2024-01-01", "start: 2024-01-01, window: last 1"), encoding="utf-8")
+    again = synthesize(copy, as_of=date(2024, 3, 1))
+    assert again.blocks == ("2024-02",)
+    with open_ledger() as ledger:
+        spent = {block.name: balance.spent for block, balance in ledger.blocks("visits")}
+    assert spent["2024-02"] == pytest.approx(2 * spent["2024-03"], rel=0.01)  # nothing was refunded
+    assert str(latest("visits")) == again.release  # made last, although it is not the last month
+    counts = answer(
+        "releases/visits", "select date_trunc('month', day) as month, count(*) as n from release group by 1"
+    )
+    assert counts["month"].astype(str).tolist() == ["2024-01-01", "2024-02-01", "2024-03-01"]
+    assert counts["n"].tolist() == pytest.approx([10, 10, 10], abs=1)
+    april = site.run("2024-05-01")
+    assert april.blocks == ("2024-04",)
+    assert str(latest("visits")) == april.release
