@@ -1,4 +1,4 @@
-"""Warn about a column whose declared values practically nobody has, because the table writes them in another way than the spec.
+"""Warn about a column whose declared values many rows do not have, because the table writes them in another way than the spec, or has others.
 
 Such values count as `missing` or `other`, without an error, and the number of rows stays right. The decision uses noisy counts and the
 spec, never the data, and costs nothing: it is post-processing.
@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
 import numpy as np
 
@@ -19,12 +20,21 @@ from dpcore.universe import Attribute, Boolean, Categorical, Date, Datetime, Uni
 
 NAMED_SHARE = 0.05
 """The least share of the rows without a declared value for which a warning names `missing` or `other`."""
+MOST_OTHER = 0.2
+"""The largest share of the rows in `other` that deserves no warning."""
 
 
 def empty_column_warnings(
-    universe: Universe, measurements: Sequence[Measurement], *, total: NoisyTotal
+    universe: Universe, measurements: Sequence[Measurement], *, total: NoisyTotal, discovered: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return a warning for each column in which declared values can't be told from none, while `missing` or `other` has the rows."""
+    """Return a warning for each column in which `missing` or `other` has practically all rows, or `other` many of them.
+
+    Args:
+        universe: The columns.
+        measurements: What was measured of them.
+        total: The noisy number of rows.
+        discovered: The columns whose values were found in the data.
+    """
     found = {}
     for axis, (name, attribute) in enumerate(universe.attributes.items()):
         cells = undeclared_cells(attribute)
@@ -34,6 +44,10 @@ def empty_column_warnings(
             undeclared = {label: counts[cell] for label, cell in cells.items() if cell in counts}
             if _practically_all(undeclared, total):
                 found[name] = _sentence(name, attribute, undeclared)
+            elif (
+                _is_much(other := undeclared.get("other"), total) and cells["other"] >= attribute.cells
+            ):  # not declared itself
+                found[name] = _other_sentence(name, attribute, other.rows / total.rows, discovered=name in discovered)
     return found
 
 
@@ -86,6 +100,15 @@ def _practically_all(undeclared: Mapping[str, NoisyTotal], total: NoisyTotal) ->
     return not rest.is_faint and total.rows - rest.rows <= margin_of(math.hypot(total.noise, rest.noise))
 
 
+def _is_much(other: NoisyTotal | None, total: NoisyTotal) -> TypeGuard[NoisyTotal]:
+    """Tell whether more than `MOST_OTHER` of the rows are in `other`, allowing for the noise."""
+    return (
+        other is not None
+        and not other.is_faint
+        and other.rows - other.margin > MOST_OTHER * (total.rows + total.margin)
+    )
+
+
 def _sentence(name: str, attribute: Attribute, undeclared: Mapping[str, NoisyTotal]) -> str:
     rows = math.fsum(count.rows for count in undeclared.values())
     named = [f"`{label}`" for label, count in undeclared.items() if count.rows > NAMED_SHARE * rows]
@@ -94,6 +117,14 @@ def _sentence(name: str, attribute: Attribute, undeclared: Mapping[str, NoisyTot
         f"likely causes: {'; '.join(_causes(attribute))}; or the column holds nothing else; correct the spec and run again, or leave "
         "the column out"
     )
+
+
+def _other_sentence(name: str, attribute: Attribute, share: float, *, discovered: bool) -> str:
+    if discovered:
+        why = "only values that stood out of the noise were found; give its `discover` a larger `share` or `most`, or list the values"
+    else:
+        why = f"likely causes: {'; '.join(_causes(attribute))}; or many rows have values that the spec does not declare; correct the spec and run again"
+    return f"about {100 * share:.0f} % of the rows have `other` in `{name}`: {why}"
 
 
 def _causes(attribute: Attribute) -> Iterator[str]:

@@ -62,7 +62,8 @@ class Material:
         total = NoisyTotal.of(measurements)
         if warning := small_total_warning(declaration, total):
             yield warning
-        empty = empty_column_warnings(declaration.universe, measurements, total=total)
+        discovered = [finding.column for finding in self.findings]
+        empty = empty_column_warnings(declaration.universe, measurements, total=total, discovered=discovered)
         for finding in self.findings:
             if not finding.found:
                 empty.pop(finding.column, None)  # this has a reason of its own

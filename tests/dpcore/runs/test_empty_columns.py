@@ -125,22 +125,39 @@ def test_a_warning_names_the_cells_that_have_the_rows_and_the_parts_of_the_spec(
 
 
 def test_what_stands_out_of_the_noise_or_is_noise_itself_is_not_warned_of() -> None:
-    assert warned(marginal(1, 10, 10, 980)) == {}
+    assert warned(marginal(0, *[10] * 10, 0, 900)) == {}  # `missing` is declared
     assert warned(marginal(1, 0, 0, 15), rows=15.0) == {}  # of a small total the outcome warns anyway
     assert warned(marginal(3, 0, 0, 0)) == {}  # has neither cell
 
 
+def test_many_rows_in_other_are_warned_of_with_their_share_and_what_to_do() -> None:
+    some = warned(marginal(1, 340, 330, 330))["yes"]
+    assert some.startswith(
+        "about 33 % of the rows have `other` in `yes`: likely causes: the table writes true and false"
+    )
+    assert warned(marginal(1, 400, 395, 205)) == {}  # may be noise
+    assert warned(marginal(2, 400, 600)) == {}  # a declared category of this name
+    found = empty_column_warnings(
+        UNIVERSE, [marginal(1, 340, 330, 330)], total=NoisyTotal(1000.0, noise=1.0), discovered=["yes"]
+    )
+    assert "give its `discover` a larger `share`" in found["yes"]
+
+
 def test_a_column_measured_twice_is_judged_by_both() -> None:
-    assert "yes" in warned(marginal(1, 0, 0, 960), marginal(1, 0, 0, 1040))
-    assert "yes" not in warned(marginal(1, 0, 0, 960))
+    assert "practically all" in warned(marginal(1, 0, 0, 960), marginal(1, 0, 0, 1040))["yes"]
+    assert "practically all" not in warned(marginal(1, 0, 0, 960))["yes"]
 
 
 def test_single_cells_of_a_larger_marginal_are_added_up() -> None:
     def cell(index: int, value: int) -> Measurement:
         return Measurement("m", (1, 2), index, np.array([value]), noise=2.0)
 
-    assert "yes" in warned(cell(4, 700), cell(5, 300))
-    assert warned(cell(4, 700)) == {}
-    assert warned(cell(4, 700), cell(4, 300)) == {}  # the same cell again, of which the mean counts
-    assert "yes" in warned(cell(4, 680), cell(4, 720), cell(5, 300))
-    assert warned(cell(4, 700), cell(2, 300)) == {}  # a declared one
+    def all_other(*cells: Measurement) -> bool:
+        return "practically all" in warned(*cells).get("yes", "")
+
+    assert all_other(cell(4, 700), cell(5, 300))
+    assert not all_other(cell(4, 700))
+    assert not all_other(cell(4, 700), cell(4, 300))  # the same cell again, of which the mean counts
+    assert all_other(cell(4, 680), cell(4, 720), cell(5, 300))
+    assert not all_other(cell(4, 700), cell(2, 300))  # a declared one
+    assert warned(cell(4, 70), cell(2, 300)) == {}
