@@ -1,6 +1,7 @@
 """The basis of a plan: the account and its blocks, the currency, and the approximate number of rows. All of it is public."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -195,6 +196,16 @@ def approximate_rows(declaration: Declaration, given: int | None) -> tuple[int, 
     return USUAL_ROWS, GUESS
 
 
+_KEEPING = ("type", "values", "values_from", "discover", "match", "format", "min", "max", "missing", "outside")
+"""The keys of a column that decide which rows are kept. All others only decide how finely their values are told apart."""
+
+
+def _kept_by(spec: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what decides which rows of a table are kept: after a mistake in it, a release with few rows says nothing about the table."""
+    columns = {name: {key: column.get(key) for key in _KEEPING} for name, column in spec["universe"].items()}
+    return columns, spec.get("constraints")
+
+
 def _earlier_rows(declaration: Declaration) -> int | None:
     """Return the noisy number of rows of the dataset's newest release, if a run of this spec would count the same rows."""
     folder, spec = declaration.output_folder, declaration.spec
@@ -207,6 +218,7 @@ def _earlier_rows(declaration: Declaration) -> int | None:
         same = before["output"]["rows"] == "noisy" and before.get("blocks") == now["blocks"]
         counted = ("unit", "max_rows_per_unit", "weight")
         same = same and all(before["privacy"].get(key) == now["privacy"][key] for key in counted)
+        same = same and _kept_by(before) == _kept_by(now)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # there is no release, or nothing that can be read as one
     return rows if same and isinstance(rows, int) and 1 <= rows <= MOST_ROWS else None

@@ -168,6 +168,10 @@ def test_what_would_remain_is_what_remains_after_the_run(workspace: Workspace, c
     assert planned.remaining_epsilon == pytest.approx(outcome.remaining_epsilon, rel=1e-6)
     again = plan_run(load_spec(workspace.spec), rows=None)
     assert (again.rows, again.rows_from) == (outcome.rows, "earlier release")
+    for change, source in {("width: 25", "width: 20"): "earlier release", ("[F, M]", "[f, m]"): "a guess"}.items():
+        workspace.write_spec(change)  # with other values, other rows are kept
+        assert plan_run(load_spec(workspace.spec), rows=None).rows_from == source
+    workspace.write_spec()
     for damage in ("{", "[]", '{"release": 7}', '{"release": "../.."}'):
         (workspace.folder / "releases" / "visits" / "latest.json").write_text(damage, encoding="utf-8")
         assert plan_run(load_spec(workspace.spec), rows=None).rows_from == "a guess"
