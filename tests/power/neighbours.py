@@ -14,6 +14,7 @@ import math
 import os
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -336,6 +337,10 @@ def one_stream(name: str) -> Iterator[None]:
         yield
 
 
+UNRELATED = ("distributed", "asyncio")
+"""Loggers that tell of our own cluster, and of loops and sockets that earlier tests in this process have left behind."""
+
+
 @dataclass
 class Watcher:
     """Plays a setting on tables in a clean folder, and looks at everything that is not the steward's."""
@@ -351,6 +356,7 @@ class Watcher:
         folder.mkdir()
         self.caplog.clear()
         self.capfd.readouterr()
+        others = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}  # of earlier tests
         with pytest.MonkeyPatch.context() as patch, one_stream(setting.name):
             patch.chdir(folder)
             with setting.prepared(rows, patch), self.caplog.at_level(logging.DEBUG):
@@ -365,10 +371,11 @@ class Watcher:
                     (cli.main(["ledger", *words], runner=play.runner), self.capfd.readouterr())
                     for words in (["show"], ["history", "visits"], ["verify"])
                 ]
-                lines = [
-                    line for line in self.caplog.records if not line.name.startswith("distributed")
-                ]  # our own cluster
-                logs = [(line.name, line.levelname, line.getMessage()) for line in lines]
+                logs = [
+                    (line.name, line.levelname, line.getMessage())
+                    for line in self.caplog.records
+                    if line.thread not in others and not line.name.startswith(UNRELATED)
+                ]
                 seen = {"exit": play.codes, "logs": logs, "shown": shown, **booked(), **published(folder)}
         return {part: masked(content, PASSING) for part, content in seen.items()}, recording
 
