@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -409,8 +410,12 @@ def failed(seen: Seen) -> set[str]:
 
 
 def differences(one: Seen, other: Seen) -> set[str]:
-    """Return in which respects two plays look different."""
-    return {part for part in one.keys() | other.keys() if one.get(part) != other.get(part)}
+    """Return in which respects two plays look different, and of logs also which loggers."""
+    different = {part for part in one.keys() | other.keys() if one.get(part) != other.get(part)}
+    if "logs" in different:
+        counts = [Counter(re.findall(r'\["([\w.]+)", "[A-Z]+", ".*?"\]', play["logs"])) for play in (one, other)]
+        different = different - {"logs"} | {f"logs, lines by logger {counts[0]} and {counts[1]}"}
+    return different
 
 
 def booked() -> dict[str, Any]:
