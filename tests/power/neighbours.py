@@ -338,8 +338,8 @@ def one_stream(name: str) -> Iterator[None]:
         yield
 
 
-UNRELATED = ("distributed", "asyncio")
-"""Loggers that tell of our own cluster, and of loops and sockets that earlier tests in this process have left behind."""
+UNRELATED = ("distributed", "asyncio", "httpcore", "httpx", "websockets")
+"""Loggers that tell of our own cluster, and of loops and connections that earlier tests in this process have left behind."""
 
 
 @dataclass
