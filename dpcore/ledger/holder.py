@@ -51,9 +51,9 @@ def surely_gone(holder: str) -> bool:
 
 
 def _birth(process: int) -> str | None:
-    """Return a name for the moment when a process started; None if it is unknown. Only this boot's own random id leads back to the moment."""
+    """Return a hash of the moment when a process started; None if it is unknown. Without the random id of this boot, nobody can find the moment."""
     moment = _start_time(process)
-    return None if moment is None else _digest(f"{_boot()} {_pid_namespace()} {moment}")
+    return None if moment is None or not _pid_namespace() else _digest(f"{_boot()} {_pid_namespace()} {moment}")
 
 
 @cache

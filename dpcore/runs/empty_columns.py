@@ -8,7 +8,6 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeGuard
 
 import numpy as np
 
@@ -42,11 +41,11 @@ def empty_column_warnings(
             continue
         for counts in _noisy_counts(measurements, axis, shape=universe.shape):
             undeclared = {label: counts[cell] for label, cell in cells.items() if cell in counts}
+            other = undeclared.get("other")
+            is_category = "other" in cells and cells["other"] < attribute.cells  # a declared one of this name
             if _practically_all(undeclared, total):
                 found[name] = _sentence(name, attribute, undeclared)
-            elif (
-                _is_much(other := undeclared.get("other"), total) and cells["other"] >= attribute.cells
-            ):  # not declared itself
+            elif other is not None and not is_category and _is_much(other, total):
                 found[name] = _other_sentence(name, attribute, other.rows / total.rows, discovered=name in discovered)
     return found
 
@@ -100,13 +99,9 @@ def _practically_all(undeclared: Mapping[str, NoisyTotal], total: NoisyTotal) ->
     return not rest.is_faint and total.rows - rest.rows <= margin_of(math.hypot(total.noise, rest.noise))
 
 
-def _is_much(other: NoisyTotal | None, total: NoisyTotal) -> TypeGuard[NoisyTotal]:
+def _is_much(other: NoisyTotal, total: NoisyTotal) -> bool:
     """Tell whether more than `MOST_OTHER` of the rows are in `other`, allowing for the noise."""
-    return (
-        other is not None
-        and not other.is_faint
-        and other.rows - other.margin > MOST_OTHER * (total.rows + total.margin)
-    )
+    return not other.is_faint and other.rows - other.margin > MOST_OTHER * (total.rows + total.margin)
 
 
 def _sentence(name: str, attribute: Attribute, undeclared: Mapping[str, NoisyTotal]) -> str:

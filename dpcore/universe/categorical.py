@@ -153,10 +153,14 @@ class Categorical(_Unordered):
 
     @cached_property
     def _cells_by_text(self) -> dict[str | None, int]:
-        nothing: dict[str | None, int] = {"": NULL}
+        declared: dict[str | None, int] = {text: cell for cell, text in enumerate(self._texts)}
         trimmed = Counter(text.strip() for text in self._texts)
-        alone = {text.strip(): cell for cell, text in enumerate(self._texts) if trimmed[text.strip()] == 1}
-        return nothing | ({} if self.exact else alone) | {text: cell for cell, text in enumerate(self._texts)}
+        alone = (
+            {}
+            if self.exact
+            else {text.strip(): cell for text, cell in declared.items() if text and trimmed[text.strip()] == 1}
+        )
+        return alone | declared | {"": NULL}  # a category of blanks alone is no null
 
     @cached_property
     def _cells_by_number(self) -> dict[str | None, int]:

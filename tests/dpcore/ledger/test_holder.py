@@ -112,3 +112,13 @@ def test_without_a_way_to_know_the_beginning_nobody_is_gone(monkeypatch: pytest.
     monkeypatch.setattr(holder, "_start_time", lambda process: None)
     assert this_worker() == f"{HERE} {NUMBER} 0@{NUMBERING}"
     assert not surely_gone(this_worker())
+
+
+def test_where_the_boot_has_no_name_nobody_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable() -> str:
+        raise PermissionError
+
+    monkeypatch.setattr(holder, "_boot", unreadable)
+    monkeypatch.setattr(holder, "_pid_namespace", holder._pid_namespace.__wrapped__)
+    assert this_worker() == f"{HERE} {NUMBER} 0@"
+    assert not surely_gone(this_worker())

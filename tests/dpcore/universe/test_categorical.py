@@ -43,6 +43,12 @@ def test_blanks_at_the_ends_of_a_text_do_not_matter_unless_values_are_exact_or_d
     assert Categorical(declared, missing=True, exact=True).encode(column).tolist() == [-1, -1, 0, -1, 2, 3, -1, -1]
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_null_is_no_category_of_blanks(exact):
+    blank = Categorical((" ", "a"), missing=True, exact=exact)
+    assert blank.encode(pa.array(["", None, " ", "a"])).tolist() == [2, 2, 0, 1]
+
+
 def test_exact_texts_are_found_only_as_they_stand():
     zips = Categorical(("01", "1", " a"), exact=True)
     assert zips.encode(pa.array(["01", "1", " a", "a", "1.0", "001"])).tolist() == [0, 1, 2, -1, -1, -1]
