@@ -148,18 +148,27 @@ class SimulatedSession:
             self.refused += 1
             offered = offer(query, self.known, within=Within.of(1e12), currency=self.currency, protection=ROWS)
         amount, numbers = offered.amount(self.currency), offered.numbers
-        if offered.grid is not None and offered.noise is not None and amount <= self._left - self.spent:
+        if offered.purchase is not None and offered.noise is not None and amount <= self._left - self.spent:
             self.spent += amount
             self.paid += 1
-            true = np.zeros(offered.grid.shape, dtype=np.int64)
-            places = zip(offered.grid.groups, offered.grid.columns, strict=True)
+            true = np.zeros(offered.purchase.grid.shape, dtype=np.int64)
+            places = zip(offered.purchase.grid.groups, offered.purchase.grid.columns, strict=True)
             np.add.at(true, tuple(groups[self._codes[column]] for groups, column in places), 1)
             noise = offered.noise.standard_deviation
             counts = true + np.rint(self._rng.normal(0, noise, true.shape)).astype(np.int64)
             numbers = offered.answer(counts)
             digest = digest_of(query)
             self.known = self.known.after(
-                Bought(step_of(digest, 1), "", digest, within.level, offered.grid, counts, noise, (numbers[count],))
+                Bought(
+                    step_of(digest, 1),
+                    "",
+                    digest,
+                    within.level,
+                    offered.purchase.grid,
+                    counts,
+                    noise,
+                    (numbers[count],),
+                )
             )
         found = numbers[count]
         low, high = float(found.low[0]), float(found.high[0])

@@ -93,7 +93,7 @@ def compare(table: Table, terms: Terms, *, seeds: int) -> Comparison:
     errors, names = [], []
     for asked in orders:
         declaration = declared(table, terms, order=asked)
-        made = [_release(table, declaration, terms, seed=seed) for seed in range(seeds)]
+        made = [released(table, declaration, terms, seed=seed) for seed in range(seeds)]
         errors.append(tuple(statistics.mean(table.error(each, order=order) for each in made) for order in orders))
         names.append(f"{declaration.strategy.name} {strategy_for(declaration).rounds}")
     references = (
@@ -123,7 +123,8 @@ def declared(table: Table, terms: Terms, *, order: int) -> Declaration:
     return declare(spec, universe=universe, path=Path("spec.yaml"))
 
 
-def _release(table: Table, declaration: Declaration, terms: Terms, *, seed: int) -> Table:
+def released(table: Table, declaration: Declaration, terms: Terms, *, seed: int) -> Table:
+    """Release a table with seeded noise."""
     curator = SeededCurator(
         table, epsilon=terms.epsilon, delta=terms.delta, currency=terms.currency, seed=10_000 + seed
     )

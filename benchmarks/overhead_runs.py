@@ -36,7 +36,7 @@ SIZES: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 """Derives each universe from the sample's."""
 
-STEPS_BESIDE_ROUNDS = 9
+STEPS_BESIDE_ROUNDS = 10
 """The tasks of a run with a column at full resolution, besides the three of each round."""
 
 RECORDED_SECONDS = 60.0

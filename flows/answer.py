@@ -64,8 +64,8 @@ def report(run_id: str, name: str, after: Published | Priced) -> dict[str, Any]:
     where = "/".join(Path(after.folder).parts[-3:]) if isinstance(after, Published) else ""
     asked = opened(run_id)
     answers, currency, remaining = asked.answers(), asked.session.account.currency.symbol, asked.remaining
-    words = answer_words(answers, currency=currency, remaining=remaining, where=where)
-    create_table_artifact(answer_rows(answers, currency=currency), key=key("answers", name), description=words)
+    words = answer_words(answers, balance=asked.balance, where=where)
+    create_table_artifact(answer_rows(answers), key=key("answers", name), description=words)
     return {
         "session": asked.session.id,
         "answers": after.folder if isinstance(after, Published) else "",
@@ -98,7 +98,7 @@ def answer(  # noqa: PLR0913, PLR0917  each is a field of the form, except the l
     Args:
         release: The registered spec whose session answers. Open the session first: dpflow session open SPEC.
         queries: The questions, each one SQL statement about the table `release`, at most 200. They are stored and shown, so write nothing private.
-        within: The wanted half width of every interval: rows, such as 50, or a share of each number, such as 2%.
+        within: The wanted half width of every interval: rows, or units of a mean's column, such as 50; 2% of each number; or 2 points of a share.
         level: The level of the intervals, such as 0.95.
         session: The id of the session. Empty: the newest open one of the spec.
         name: The name under which the answers are published. The next run with this name replaces them.

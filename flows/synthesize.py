@@ -45,7 +45,7 @@ def choose_limit(run_id: str, after: Before) -> Done:
 
 @private_task(name="check-rows")
 def check_rows(run_id: str, after: Before) -> Done:
-    """Measure the number of rows first, and end the run if the spec expects a different one."""
+    """Measure first which columns drop rows, and how many there are if the spec expects a number; end the run if too many are lost, or it is another."""
     return steps.check_rows(run_id, after)
 
 
@@ -127,7 +127,7 @@ def report(run_id: str, outcome: Outcome, note: str) -> Outcome:
 TASKS = Steps(
     reserve=reserve,
     choose_limit=choose_limit,  # if the spec says `max_rows_per_unit: auto`
-    check_rows=check_rows,  # if the spec declares how many rows it expects
+    check_rows=check_rows,  # unless the spec lets all rows be lost
     learn_sizes=learn_sizes,  # if the spec keeps the rows of synthetic persons together
     discover=discover,  # if the spec leaves values to be discovered
     ingest=ingest,

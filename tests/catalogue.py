@@ -174,6 +174,16 @@ def release(play: Play) -> None:
     play.call("run", "spec.yaml")
 
 
+def check_rows(play: Play) -> None:
+    play.call("check", "spec.yaml", "--epsilon", "2")
+
+
+def look(play: Play) -> None:
+    """Describe the columns by a charged look, in a spec of its own."""
+    play.call("init", "visits", "--from", "visits.csv", "--unit", "person", "--epsilon", "40")
+    play.tell(Path("visits.yaml").read_text(encoding="utf-8"))
+
+
 def two_releases(play: Play) -> None:
     play.call("run", "spec.yaml")
     play.call("run", "spec.yaml")
@@ -193,6 +203,7 @@ def report(play: Play) -> None:
 GROUPED = "select city, count(*) as n from release where smoker group by city"
 RANGE = "select count(*) as n from release where age >= 50"
 MEAN = "select sex, avg(age) as a from release group by sex"
+ONE_MEAN = "select avg(age) as a from release where smoker"
 ONLINE = (
     "select count(*) from release where city in ('north', 'south')",
     "select count(*) from release where sex = 'F' and city = 'north'",
@@ -213,6 +224,7 @@ def session(play: Play) -> None:
     """Open a session, which buys a first release; look at prices, buy answers, publish what is known, and close it."""
     play.call("session", "open", "spec.yaml", "--session", "s", "--first-share", "0.3")
     play.call("ask", "spec.yaml", GROUPED, "--within", _narrower(GROUPED), "--dry-run")
+    play.call("ask", "spec.yaml", ONE_MEAN, "--within", _narrower(ONE_MEAN, 0.98))
     for query in (GROUPED, BOTH):
         play.call("ask", "spec.yaml", query, "--within", _narrower(query))
     play.call("session", "release", "spec.yaml")
@@ -452,7 +464,7 @@ REPLACED: Change = ("add-remove", "replace-one")
 BY_ROW: Change = ("unit: person, max_rows_per_unit: 2", "unit: row")
 AUTO: Change = ("max_rows_per_unit: 2", "max_rows_per_unit: auto")
 WEIGHTED: Change = ("max_rows_per_unit: 2", "max_rows_per_unit: 2, weight: {column: times, max: 4}")
-EXPECTED: Change = ("epsilon: 8.0", "expect_rows: [50, 5000], epsilon: 8.0")
+EXPECTED: Change = ("epsilon: 8.0", "expect_rows: [50, 5000], lose: 90 %, epsilon: 8.0")
 TOGETHER: Change = ("universe:", "persons: {rows_of: person, constant: [sex, age], share: 0.2}\nuniverse:")
 ADAPTIVE: Change = ("{name: mwem, rounds: 1}", "{name: adaptive, rounds: 2}")
 FINE: Change = (
@@ -539,6 +551,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("mwem", units=(NOBODY, ALONE, SPREAD)),
     Setting("mwem in pure epsilon", (EXPECTED,), (NOBODY, ALONE, SPREAD), currency=Currency.PURE),
     Setting("mwem in gdp, by weight", (WEIGHTED, EXPECTED), (NOBODY, ALONE, SPREAD), currency=Currency.GDP),
+    Setting("check of lost rows", units=(NOBODY, ALONE, SPREAD), drive=check_rows, verbs=("check",)),
+    Setting("charged look", units=(NOBODY, ALONE, SPREAD), drive=look, verbs=("init",)),
     Setting("pmw", (("{name: mwem, rounds: 1}", "{name: pmw, rounds: 6, alpha: 0.001}"),), (NOBODY, MANY)),
     Setting(
         "adaptive",

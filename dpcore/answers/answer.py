@@ -42,7 +42,7 @@ def answer(release: "str | Path | Release | Series", query: str, *, level: float
 
     Returns:
         A row for each group that `where` allows, including those in which no rows are expected. Beside each number `x` there are the ends of its interval,
-        `x_low` and `x_high`, and `x_basis`: `measured`, `model`, or `guess` if no measurement connects its columns. Of a series,
+        `x_low` and `x_high`, and `x_basis`: `measured`, `model`, or `guess` if two of its columns were never measured together. Of a series,
         `attrs["releases"]` names the releases that were read, and `attrs["missing_blocks"]` the blocks that none of them covers. If only some
         rows of each unit count, `attrs["limit"]` says so.
 

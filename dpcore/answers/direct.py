@@ -59,6 +59,13 @@ class Measured:
         """Return whether measurements connect these columns, maybe through others."""
         return len({self._part[axis] for axis in axes}) <= 1
 
+    def together(self, axes: Axes) -> bool:
+        """Return whether each pair of these columns was measured together, in cells or in groups of them."""
+        return all(
+            any(first in columns and second in columns for _, columns in self._whole)
+            for first, second in combinations(axes, 2)
+        )
+
     def in_pairs(self, axes: Axes) -> bool:
         """Return whether each pair of these columns was measured together, cell by cell."""
         return all(pair in self.pairs for pair in combinations(sorted(axes), 2))

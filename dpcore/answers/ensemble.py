@@ -62,7 +62,7 @@ class Ensemble:
         self._parts: dict[range, Merged] = {}
         self._whole: dict[tuple[int, range], Weights] = {}
         self._spreads: dict[int, list[Spread | None]] = {}
-        self._lost: dict[int, Spread | None] = {}
+        self._lost: dict[int, tuple[Spread, ...]] = {}
 
     def keep(self, sets: Iterable[Axes]) -> None:
         """Compute the marginals of some columns on all models at once, each of which is built once. Questions about them then take little time."""
@@ -145,28 +145,26 @@ class Ensemble:
         return np.asarray(merging.rows(number).totals(marginal)[0])
 
     def hidden(self, merging: Merging) -> dict[Number, Weights]:
-        """Return by how much each number would change if the trees of its columns had lost as many rows as they may.
+        """Return by how much each number would change, in two cases, if the trees of its columns had lost as many rows as they may.
 
         There is none for a query that does not depend on how values lie within cells.
         """
         found = {column: self._with_hidden(column) for column in self._matters_within(merging)}
-        spreads = {column: [None, each] for column, each in found.items() if each is not None}
+        spreads = {column: [None, *each] for column, each in found.items() if each}
         if not spreads:
             return {}
         _, marginal = self._marginals(merging)[0]
-        values = merging.varied(spreads).evaluate(lambda axes: np.repeat(marginal(axes)[:1], 2, axis=0))
-        return {
-            number: np.nan_to_num(np.subtract(*np.broadcast_to(each, (2, merging.groups))[::-1]))
-            for number, each in values.items()
-        }
+        values = merging.varied(spreads).evaluate(lambda axes: np.repeat(marginal(axes)[:1], 3, axis=0))
+        every = {number: np.broadcast_to(each, (3, merging.groups)) for number, each in values.items()}
+        return {number: np.nan_to_num(each[1:] - each[0]) for number, each in every.items()}
 
-    def _with_hidden(self, column: int) -> Spread | None:
-        """Return how the values of a column would lie within cells if its tree had lost as many rows as it may; None without a tree."""
+    def _with_hidden(self, column: int) -> tuple[Spread, ...]:
+        """Return how the values of a column would lie within cells if its tree had lost as many rows as it may; nothing without a tree."""
         if column not in self._lost:
             name = self._release.universe.names[column]
             attribute, noise = self._release.universe.attributes[name], self._leaf_noise.get(name)
             self._lost[column] = (
-                with_hidden(spread_of(attribute), attribute, noise) if isinstance(attribute, Fine) and noise else None
+                with_hidden(spread_of(attribute), attribute, noise) if isinstance(attribute, Fine) and noise else ()
             )
         return self._lost[column]
 

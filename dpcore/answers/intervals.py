@@ -59,7 +59,8 @@ class Basis(StrEnum):
     """What a number is based on, from the best to the worst.
 
     `measured`: one noisy measurement covers all of its columns. `model`: the model infers it from several measurements, or mostly from how
-    values lie within cells. `guess`: no measurement connects its columns, so they are taken to be independent.
+    values lie within cells. `guess`: two of its columns were never measured together, so how they depend on each other follows from other
+    columns alone; if no measurement connects them, they are taken to be independent.
     """
 
     MEASURED = "measured"
@@ -163,8 +164,8 @@ class Intervals:
         scale, hidden = _normal(level) / _normal(HIDDEN_LEVEL), self.ensemble.hidden(merging)
         for number, each in found.items():
             below, above = self._within_cells(merging, number, errors=_normal(level))
-            change = scale * hidden.get(number, np.zeros(merging.groups))
-            below, above = np.maximum(below, -change), np.maximum(above, change)
+            for change in scale * hidden.get(number, np.zeros((0, merging.groups))):
+                below, above = np.maximum(below, -change), np.maximum(above, change)
             if below.any() or above.any():
                 found[number] = _extended(merging, number, each, below, above)
         for number, each in found.items():
@@ -336,7 +337,7 @@ class Intervals:
                 continue
             if not self._measured.connected(axes):
                 return Basis.GUESS, UNCONNECTED
-            basis = Basis.MODEL
+            basis = worst_of((basis, Basis.MODEL if self._measured.together(axes) else Basis.GUESS))
             factor = max(factor, IN_PAIRS if self._measured.in_pairs(axes) else APART)
         return basis, factor
 

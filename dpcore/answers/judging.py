@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
+from dpcore.answers.direct import Measured
 from dpcore.answers.distributions import cell_label, cells_words, column_counts, has_axis, picture_note
 from dpcore.answers.errors import (
     LEVEL,
@@ -22,7 +23,7 @@ from dpcore.marginals.workload import Axes, Workload
 from dpcore.models.model import Weights
 from dpcore.release.draft import Judgement
 from dpcore.reporting.count import Count
-from dpcore.reporting.portrait import GUESS, MODEL, PARTS, ColumnPicture, CountTable, PairPicture, Portrait
+from dpcore.reporting.portrait import GUESS, INFERRED, ColumnPicture, CountTable, PairPicture, Portrait
 from dpcore.reporting.ratings import FAIR_ERROR, Rating, rate
 from dpcore.universe import Universe
 from dpcore.universe.leaves import Fine
@@ -47,8 +48,8 @@ def judge(release: Release, workload: Workload) -> Judgement:
     intervals = Intervals(release)
     intervals.ensemble.keep(dict.fromkeys((*listed, *pairs)))
     found = {axes: errors_of(intervals, universe, axes) for axes in dict.fromkeys((*listed, *pairs))}
-    together = _together(release)
-    tables = {axes: _table(universe, each, _basis(each, together)) for axes, each in found.items()}
+    measured = Measured(release)
+    tables = {axes: _table(universe, each, _basis(each, measured)) for axes, each in found.items()}
     pictures = [axes for axes in listed if len(axes) == 1][:MOST_PICTURES]
     portrait = Portrait(
         columns=tuple(_picture(intervals, universe, tables[axes], found[axes]) for axes in pictures),
@@ -140,21 +141,14 @@ def _pairs(
             known = None if table.basis == GUESS else dependence.get(axes)
         else:
             columns = (universe.names[one], universe.names[other])
-            table, known = CountTable(columns, universe.shape[one] * universe.shape[other], None, MODEL), None
+            table, known = CountTable(columns, universe.shape[one] * universe.shape[other], None, INFERRED), None
         yield PairPicture(first, second, table, known)
 
 
-def _together(release: Release) -> set[Axes]:
-    """Return the pairs of columns that a measurement covers, at any resolution."""
-    column = release.resolutions.column
-    sets = {tuple(sorted(map(column, each.axes))) for each in release.measurements if each.cell is None}
-    return {pair for axes in sets for pair in combinations(axes, 2)}
-
-
-def _basis(found: CountErrors, together: set[Axes]) -> str:
-    """Return what a table is based on. The model infers more from measurements of all pairs than from those of other columns."""
-    if found.basis is Basis.MODEL and all(pair in together for pair in combinations(found.axes, 2)):
-        return PARTS
+def _basis(found: CountErrors, measured: Measured) -> str:
+    """Return what a table is based on. A guess is inferred from other columns, if measurements connect its own."""
+    if found.basis is Basis.GUESS and measured.connected(found.axes):
+        return INFERRED
     return str(found.basis)
 
 

@@ -73,11 +73,15 @@ class LeafTree:
     def _ends(self) -> npt.NDArray[np.bool_]:
         return np.asarray((self.widths == 1) & ((self.starts == 0) | (self.starts == self.leaves.size - 1)))
 
+    def deviation(self, level: "int | npt.NDArray[np.int64]") -> Weights:
+        """Return the standard deviation of the count of a node of a level. It is counted again at every later level."""
+        levels = min(self.noise.levels, len(self.node_widths))  # those of a tree of times of the week come after them
+        return np.asarray(self.noise.deviation / np.sqrt(np.maximum(levels - np.asarray(level), 1)))
+
     @cached_property
     def deviations(self) -> Weights:
-        """The standard deviation of each leaf's count. A node that is not split is counted again at every level."""
-        levels = min(self.noise.levels, len(self.node_widths))  # those of a tree of times of the week come after them
-        return self.noise.deviation / np.sqrt(np.maximum(levels - self.level, 1))
+        """The standard deviation of each leaf's count."""
+        return self.deviation(self.level)
 
     @cached_property
     def light(self) -> npt.NDArray[np.bool_]:

@@ -25,6 +25,7 @@ from dpcore.models.fitting import How, Transcript
 from dpcore.models.model import Weights
 
 REPLICATES = 8  # of a model that is fitted within seconds
+OTHER_FITS = 3  # besides the replicates: of the model, of its pilot, and to the earlier rounds alone
 LARGE, LARGE_REPLICATES = 1 << 21, 4  # from this many cells on, a dense model gets fewer
 HUGE, HUGE_REPLICATES = 1 << 24, 3
 PILOT_PER_CELL = {

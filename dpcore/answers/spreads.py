@@ -4,17 +4,16 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from dpcore.answers.leaf_tree import LeafTree, TreeNoise
-from dpcore.descent.partitions import DOUBT, FARTHER
+from dpcore.descent.partitions import DOUBT, STANDS_OUT
 from dpcore.descent.tree import MOST_SCALED, OF_AN_HOUR, THOUSANDTHS
 from dpcore.models.model import Weights
 from dpcore.universe import Attribute
 from dpcore.universe.fine_days import STEPS, FineDays, weekday_of
-from dpcore.universe.leaves import Fine, Leaves
+from dpcore.universe.leaves import Fine, nearness
 from dpcore.universe.reading import DAY
-from dpcore.universe.spread import Indices, Segments, Spread
+from dpcore.universe.spread import Segments, Spread
 from dpcore.universe.spreading import is_first_day
 
 SKEW = 0.8  # the usual difference between the two halves of a declared bin, as a share of its rows
@@ -95,38 +94,39 @@ def with_noisy_week(attribute: FineDays, noise: TreeNoise, rng: np.random.Genera
     return replace(attribute, week=replace(week, masses=tuple(np.rint(varied[node]).astype(int).tolist())))
 
 
-def with_hidden(spread: Spread, attribute: Fine, noise: TreeNoise) -> Spread:
-    """Return a spread of leaves that has the most rows that its tree may have lost: in leaves that do not stand out of the noise."""
+def with_hidden(spread: Spread, attribute: Fine, noise: TreeNoise) -> tuple[Spread, ...]:
+    """Return spreads of leaves with the most rows that a tree may have lost in its noise, and without the most that noise may have made.
+
+    If the second leaves a cell without rows, nothing is known of how they lie in it. In the first spread they lie evenly then, in the
+    second in the leaves that meet other cells.
+    """
     leaves = attribute.leaves
     if leaves is None or isinstance(attribute, FineDays):  # the segments of days are times of the week, too
-        return spread
-    starts = np.array(leaves.starts, dtype=np.int64)
-    widths = np.diff(np.append(starts, leaves.size))
-    cell = np.searchsorted(attribute.cell_bounds, starts, side="right") - 1
-    rows = _rows_with_hidden(leaves, noise)
-    empty = np.bincount(cell, weights=rows, minlength=attribute.cells) <= 0
-    low = starts + spread.bounds[0]
-    return _with(spread, Segments.of(low, low + widths, cell, np.where(empty[cell], widths, rows)))
+        return spread, spread
+    tree = LeafTree(leaves, noise)
+    low, cell = tree.starts + spread.bounds[0], np.searchsorted(attribute.cell_bounds, tree.starts, side="right") - 1
+    fewer = _rows_without_made(tree)
+    unknown = (np.bincount(cell, weights=fewer, minlength=attribute.cells) <= 0)[cell]
+    meets = np.diff(cell, prepend=cell[0]) + np.diff(cell, append=cell[-1]) + (attribute.cells == 1)
+    masses = np.where(unknown, tree.widths, _rows_with_hidden(tree)), np.where(unknown, meets, fewer)
+    return tuple(_with(spread, Segments.of(low, low + tree.widths, cell, mass)) for mass in masses)
 
 
-def _rows_with_hidden(leaves: Leaves, noise: TreeNoise) -> Weights:
+def _rows_with_hidden(tree: LeafTree) -> Weights:
     """Return the rows of leaves, with more in those that do not stand out, and fewer in their siblings.
 
     A tree gives the rows of such leaves to their siblings, unless all of them together stand out (`descent.partitions.divide`). So a long
     tail is lost, and no fresh noise around the leaves would show that. As in a tree, lost rows of the first level are expected near those
     that stand out, and those of a node anywhere within it.
     """
-    tree = LeafTree(leaves, noise)
-    starts, widths, level, found = tree.starts, tree.widths, tree.level, tree.rows
-    for at in range(int(level.max()), -1, -1):
-        parent, own = tree.parents(at), tree.light & (level == at)
-        count = np.bincount(parent, weights=own)
+    found = tree.rows
+    for at in range(int(tree.level.max()), -1, -1):
+        parent, own = tree.parents(at), tree.light & (tree.level == at)
         rows = np.bincount(parent, weights=found)
         variance = np.bincount(parent, weights=np.where(own, tree.deviations**2, 0.0))
-        hidden = HIDDEN * np.sqrt(variance)
-        hidden = np.where(count > 0, np.minimum(hidden, MOST_HIDDEN * rows), 0.0)
-        near = _nearness(starts, widths, own, tree.node_widths[0]) if at == 0 else 1.0
-        weights = np.where(own, widths * near, 0.0)
+        hidden = np.minimum(HIDDEN * np.sqrt(variance), MOST_HIDDEN * rows)
+        near = nearness(np.append(tree.starts, tree.leaves.size), ~own) if at == 0 else 1.0
+        weights = np.where(own, tree.widths * near, 0.0)
         total = np.bincount(parent, weights=weights)
         added = weights * np.divide(hidden, total, out=np.zeros(len(total)), where=total > 0)[parent]
         kept = np.divide(rows - hidden, rows, out=np.ones(len(rows)), where=rows > 0)
@@ -134,17 +134,20 @@ def _rows_with_hidden(leaves: Leaves, noise: TreeNoise) -> Weights:
     return found
 
 
-def _nearness(starts: Indices, widths: Indices, own: npt.NDArray[np.bool_], width: int) -> Weights:
-    """Return the density that is expected of each leaf of the first level: it falls with the distance from the nearest one that stands out."""
-    large = np.flatnonzero(~own)
-    if not len(large):
-        return np.ones(len(starts))
-    middle = starts + widths / 2
-    after = np.clip(np.searchsorted(large, np.arange(len(starts))), 0, len(large) - 1)
-    before = np.maximum(after - 1, 0)
-    gaps = [np.abs(middle - middle[near]) - (widths + widths[near]) / 2 for near in (large[before], large[after])]
-    away: Weights = np.maximum(np.minimum(*gaps), 0.0)
-    return np.asarray(FARTHER ** np.minimum(away / width, 60.0))
+def _rows_without_made(tree: LeafTree) -> Weights:
+    """Return the rows of leaves, with fewer in nodes that do not stand out, and more in their siblings: noise also makes nodes larger."""
+    found = tree.rows
+    for at in range(int(tree.level.max()), -1, -1):
+        parent, node = tree.parents(at), np.unique(tree.nodes(at), return_inverse=True)[1]
+        deviation = tree.deviation(at)
+        own = np.bincount(node, weights=found)[node] < STANDS_OUT * deviation
+        rows, light = np.bincount(parent, weights=found), np.bincount(parent, weights=found * own)
+        nodes = np.bincount(parent, weights=own / np.bincount(node)[node])  # those that do not stand out
+        made = np.where(rows > light, np.minimum(HIDDEN * deviation * np.sqrt(nodes), light), 0.0)
+        others = np.divide(made, rows - light, out=np.zeros(len(rows)), where=rows > light)
+        theirs = np.divide(made, light, out=np.zeros(len(rows)), where=light > 0)
+        found = found * np.where(own, 1 - theirs[parent], 1 + others[parent])
+    return found
 
 
 def _with(spread: Spread, segments: Segments) -> Spread:

@@ -20,8 +20,9 @@ from dpcore.mechanisms.descriptions import Description
 from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.sampling import entropy
 from dpcore.mechanisms.sparse_vector import SparseVector
+from dpcore.mechanisms.weighing import Weighing
 from dpcore.privacy.accounting import Currency
-from dpcore.privacy.protection import Protection
+from dpcore.privacy.protection import Protection, Sensitivity
 from dpcore.tables.histogram import Histogram
 
 
@@ -208,6 +209,22 @@ class LateGatekeeper(Gatekeeper):
         """Return a gate that was drawn before it was charged."""
         gate = Gate(self._histogram, mechanism.begin(threshold))
         return self._charge(step, Statistic.GATE, mechanism), gate
+
+
+class PaidAsCount(Weighing):
+    """Sums whose noise is for counts."""
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """Return the sensitivity of counts."""
+        return protection.sensitivity
+
+
+class SensitivityFromOthers(Weighing):
+    """Sums whose noise is for the values of the other rows, which are in the middle."""
+
+    def sensitivity(self, protection: Protection) -> Sensitivity:
+        """Return the sensitivity of weights that rows in the middle have."""
+        return protection.sensitivity_of(self.weights[1:2])
 
 
 def answered_free(account: str, query: Any, *columns: Any) -> Any:  # noqa: ARG001  nobody pays

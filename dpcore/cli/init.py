@@ -1,6 +1,7 @@
 """The verb that writes a spec to start from: an example, or one made from a table's metadata."""
 
 import argparse
+import os
 import re
 import sys
 from pathlib import Path
@@ -9,13 +10,27 @@ from dpcore.cli.output import Answer
 from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.cli.starter import STARTER
 from dpcore.errors import OutputError, SpecError, UsageError
+from dpcore.places import places_of_spec, using
 from dpcore.spec.document import LARGEST_BYTES, read_document
 from dpcore.spec.marks import MARK, report_marks
 from dpcore.spec.release import NAME
-from dpcore.starter import HELP, KINDS, Description, Draft, describe, draft_of, fill, spec_text
+from dpcore.starter import (
+    HELP,
+    KINDS,
+    Description,
+    Draft,
+    describe,
+    describe_public,
+    draft_of,
+    fill,
+    located,
+    spec_text,
+    with_unit,
+)
+from dpcore.steward.approvals import approval_of
 
 _MORE = (
-    ". With --from, the columns come from metadata: no row is read, and the statistics of a Parquet file are not used. "
+    ". With --from, the columns come from metadata: no row is read unless --epsilon pays for it, and the statistics of a Parquet file are not used. "
     f"What the metadata do not say is marked with {MARK}, and the spec is not valid before such a line is completed."
 )
 _SOURCE = (
@@ -38,6 +53,20 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         metavar="KIND",
         help=f"what SOURCE is, one for each --from: {', '.join(KINDS)}; default: recognised by name and content",
     )
+    init.add_argument(
+        "--like",
+        metavar="PUBLIC",
+        help="a public CSV, Parquet or Arrow file with the same columns, all of whose values are read: it adds types, ranges and values "
+        "that no SOURCE gives",
+    )
+    init.add_argument("--unit", metavar="UNIT", help="the protected unit: row, or the column that identifies a person")
+    init.add_argument(
+        "--epsilon",
+        metavar="E",
+        type=float,
+        help="spend this much of the account DATASET on noisy types, ranges and frequent values of the columns that nothing else describes; "
+        "needs --unit, and one row of each unit counts",
+    )
     init.add_argument("--table", help="which table, if SOURCE describes several")
     init.add_argument("--ask", action="store_true", help="ask for what SOURCE does not say, and fill in the answers")
     init.set_defaults(verb=_init)
@@ -57,7 +86,15 @@ def _init(arguments: argparse.Namespace) -> Answer:
         return Answer({"spec": str(path)}, text)
     if path.exists():  # known before anybody answers questions
         raise _existing(path)
-    draft = draft_of(_described(arguments), dataset=name, origin=" and ".join(arguments.sources))
+    origin = " and ".join(filter(None, (*arguments.sources, arguments.like)))
+    description = _described(arguments)
+    names = {column.name for column in description.columns}
+    if arguments.unit not in {None, "row"} and arguments.unit not in names:
+        raise UsageError(f"--unit: there is no column {arguments.unit!r}; write row, or the name of a column")
+    draft = _with_unit(draft_of(description, dataset=name, origin=origin), arguments.unit)
+    if arguments.epsilon is not None:
+        looked = description.filled_by(_looked(draft, arguments, path))
+        draft = _with_unit(draft_of(looked, dataset=name, origin=origin), arguments.unit)
     if arguments.ask:
         print(HELP, file=sys.stderr)  # noqa: T201
         draft = fill(draft, _ask)
@@ -70,9 +107,46 @@ def _init(arguments: argparse.Namespace) -> Answer:
     return _answer(path, draft)
 
 
+def _with_unit(draft: Draft, unit: str | None) -> Draft:
+    return draft if unit is None else with_unit(draft, unit)
+
+
+def _looked(draft: Draft, arguments: argparse.Namespace, path: Path) -> Description:
+    """Describe what is not known of the columns by a charged look at the table."""
+    from dpcore.starter.charged_look import look  # noqa: PLC0415  init starts faster without it
+
+    open_columns = [entry.name for entry in draft.declared if entry.marked]
+    if arguments.unit is None:
+        raise UsageError(
+            "--epsilon needs the protected unit: add --unit row, or --unit with the column that identifies a person"
+        )
+    if MARK in draft.source.values():
+        raise UsageError("--epsilon needs the table itself; name it with --from")
+    if not open_columns:
+        raise UsageError("every column is described already, so nothing would be bought; leave --epsilon out")
+    if not os.access(path.absolute().parent, os.W_OK):  # known before anything is spent
+        raise _unwritable(path)
+    places = places_of_spec(path)
+    with using(places):
+        approval = approval_of(arguments.dataset) if places.found or places.named else None  # else there is no ledger
+        if approval is not None and arguments.epsilon > approval.above:
+            raise UsageError(
+                f"account {arguments.dataset} needs the steward's approval above epsilon {approval.above!r}; ask for that or less"
+            )
+        return look(
+            located(draft.source),
+            open_columns,
+            account=arguments.dataset,
+            unit=arguments.unit,
+            epsilon=arguments.epsilon,
+            places=places,
+        )
+
+
 def _refuse_options(arguments: argparse.Namespace) -> None:
-    if arguments.kind or arguments.table is not None or arguments.ask:
-        raise UsageError("--kind, --table and --ask are about metadata; name them with --from SOURCE")
+    named = (arguments.table, arguments.like, arguments.unit, arguments.epsilon)
+    if arguments.kind or arguments.ask or any(option is not None for option in named):
+        raise UsageError("the options of init are about a table; name it, or its metadata, with --from SOURCE")
 
 
 def _described(arguments: argparse.Namespace) -> Description:
@@ -83,11 +157,23 @@ def _described(arguments: argparse.Namespace) -> Description:
         describe(source, kind=kind, table=arguments.table)
         for source, kind in zip(arguments.sources, kinds, strict=True)
     ]
-    for other in others:
-        first = first.filled_by(other)
+    for source, other in zip(arguments.sources[1:], others, strict=True):
+        first = _filled(first, other, source=source)
+    if arguments.like is not None:
+        first = _filled(first, describe_public(arguments.like, private=first.source), source=arguments.like)
     if not first.columns:
         raise UsageError(f"{arguments.sources[0]}: describes no columns; name other metadata")
     return first
+
+
+def _filled(description: Description, other: Description, *, source: str) -> Description:
+    filled = description.filled_by(other)
+    if filled.columns == description.columns and filled.source == description.source:
+        raise UsageError(
+            f"{source}: says nothing about these columns that is not known yet; check the names in it, or leave it out. A CSV file is read "
+            "as a data dictionary only if its name says so, or with --kind dictionary"
+        )
+    return filled
 
 
 def _ask(prompt: str) -> str | None:
@@ -106,7 +192,11 @@ def _write(path: Path, text: str) -> None:
     except FileExistsError:
         raise _existing(path) from None
     except OSError:
-        raise OutputError(f"cannot write {path} here; change to a folder that you can write to") from None
+        raise _unwritable(path) from None
+
+
+def _unwritable(path: Path) -> OutputError:
+    return OutputError(f"cannot write {path} here; change to a folder that you can write to")
 
 
 def _existing(path: Path) -> OutputError:
@@ -124,8 +214,10 @@ def _answer(path: Path, draft: Draft) -> Answer:
         "left_out": left_out,
         "marked_lines": lines,
         "caution": draft.caution,
+        "charged": draft.charged,
     }
     told = [f"wrote {path}: {_count(len(draft.declared), 'column')} declared, {len(left_out)} left out"]
+    told += [draft.charged] if draft.charged else []
     told += [f"caution: {draft.caution}"] if draft.caution else []
     if lines:
         told.append(f"{_count(len(lines), 'line')} marked with {MARK} must be completed: {_spans(lines)}")

@@ -86,7 +86,7 @@ def _plan(arguments: argparse.Namespace) -> Answer:
             _target_text(
                 target,
                 found=not declaration.descents().keys().isdisjoint(columns),
-                one_row=declaration.lacks_limit,
+                chooses=declaration.lacks_limit,
             ),
         )
     plan = plan_run(declaration, rows=arguments.rows, units=arguments.units, as_of=as_of)
@@ -185,7 +185,7 @@ def _limit_lines(limits: PlannedLimit) -> list[str]:
         f"limit      1 to {most} rows of each {limits.unit}: the run first counts the units by their number of rows, {bought}",
         "           it then takes the limit with the least expected error, from noise and from lost rows",
         f"           error of a column from noise alone, by limit: {costs}",
-        "           all figures below are for a limit of 1",
+        f"           all other figures are for a limit of {limits.likely}, which may be another one than the run chooses",
     ]
 
 
@@ -293,7 +293,7 @@ def _columns(declaration: Declaration, named: list[str]) -> list[str]:
     return [name for given in named for name in ([given] if given in names else given.split(","))]
 
 
-def _target_text(target: Target, *, found: bool, one_row: bool) -> str:
+def _target_text(target: Target, *, found: bool, chooses: bool) -> str:
     currency = Currency(target.currency)
     paid = "" if currency is Currency.PURE else f" ({currency.symbol} {figure(target.amount)})"
     how = "like every single column" if target.rounds is None else f"if one of the {target.rounds} rounds measures it"
@@ -305,8 +305,6 @@ def _target_text(target: Target, *, found: bool, one_row: bool) -> str:
         f"error      {percent(target.error)} of the rows; at most {at_most(100 * target.wanted)} % was asked for",
         "           from noise alone, summed over all cells; a release can be better or worse",
     ]
-    if one_row:
-        lines.append(
-            "limit      these figures are for one row of each unit; noise grows with the limit that the run chooses"
-        )
+    if chooses:
+        lines.append("limit      chosen by the run: if it is another one than above, the error is, too")
     return "\n".join([*lines, *([f"account    would refuse: {target.refused}"] if target.refused else ())])

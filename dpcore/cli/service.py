@@ -7,6 +7,7 @@ from typing import Any
 
 from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.reporting.formatting import at_most, down
 
 SPEC = "a spec's file"
 SESSION = "the session; default: the newest open one of the spec"
@@ -106,7 +107,7 @@ def _add(arguments: argparse.Namespace) -> Answer:
         session=arguments.session,
     )
     text = (
-        f"analyst {issued.analyst} may spend {issued.cap:.6g} {issued.currency} of session {issued.session}\n"
+        f"analyst {issued.analyst} may spend epsilon {at_most(issued.epsilon)} of session {issued.session}\n"
         f"token: {issued.token}\n"
         "It is shown only now: the ledger holds its hash. Lost it? Run this command again for a new one."
     )
@@ -117,7 +118,9 @@ def _remove(arguments: argparse.Namespace) -> Answer:
     from dpcore.session.analysts import remove_analyst  # noqa: PLC0415
 
     told = remove_analyst(arguments.spec, arguments.name, session=arguments.session)
-    return Answer(told, f"analyst {told['analyst']} was removed, with {told['spent']:.6g} {told['currency']} spent")
+    return Answer(
+        told, f"analyst {told['analyst']} was removed, with epsilon {at_most(told['epsilon']['spent'])} spent"
+    )
 
 
 def _show(arguments: argparse.Namespace) -> Answer:
@@ -130,8 +133,13 @@ def _show(arguments: argparse.Namespace) -> Answer:
         )
     rows: list[Any] = [("analyst", "cap", "spent", "left", "")]
     rows += [
-        (each["analyst"], *(f"{each[name]:.6g}" for name in ("cap", "spent", "remaining")), "removed" * each["removed"])
+        (
+            each["analyst"],
+            *(at_most(each["epsilon"][name]) for name in ("cap", "spent")),
+            down(each["epsilon"]["remaining"]),
+            "removed" * each["removed"],
+        )
         for each in told["analysts"]
     ]
-    head = f"session {told['session']}, in {told['currency']}"
+    head = f"session {told['session']}, in epsilon"
     return Answer(told, f"{head}\n{table(rows, right=('cap', 'spent', 'left'))}")

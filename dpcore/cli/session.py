@@ -9,13 +9,13 @@ from dpcore.cli.answer import rows_of
 from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.release.integrity import one_line
-from dpcore.reporting.formatting import at_most
+from dpcore.reporting.formatting import at_most, down
 from dpcore.reporting.plots import percent
 
 ABOUT_SPEC = "a spec's file"
 MORE = (
     "; the answer is free if the session's model knows it accurately enough, or if the question was bought before. Otherwise the counts "
-    "that the question distinguishes are measured, for the least price that makes the answer accurate enough. The table is called "
+    "or sums that the question distinguishes are measured, for the least price that makes the answer accurate enough. The table is called "
     "`release`; the SQL is that of `dpflow answer`"
 )
 
@@ -29,7 +29,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         "--within",
         metavar="W",
         required=True,
-        help="the wanted half width of each interval: rows, such as 50, or a share of each number, such as 2%%",
+        help="the wanted half width of each interval: rows, or units of a mean's column, such as 50; 2%% of each number; or '2 points' of a share",
     )
     ask.add_argument("--level", metavar="L", type=float, default=0.95, help="the level of the intervals; default: 0.95")
     ask.add_argument("--dry-run", action="store_true", help="only say what the answer would cost; reads no data")
@@ -101,6 +101,8 @@ def _price(price: Any) -> dict[str, Any]:
         "epsilon": price.epsilon,
         "half_width": price.half_width,
         "remaining_before": price.remaining,
+        "epsilon_after": price.epsilon_after,
+        "epsilon_of": price.epsilon_of,
     }
 
 
@@ -110,10 +112,8 @@ def _sentence(price: Any, *, dry: bool) -> str:
         return f"free, {width}: this question was bought before"
     if price.free:
         return f"free, {width}: the model knows this accurately enough"
-    share = f", {percent(price.cost / price.remaining)} of" if price.remaining > 0 else " of"
-    cost = f"{price.cost:.6g} {price.currency}{share} the {price.remaining:.6g} that {'are' if dry else 'were'} left"
-    alone = f"by itself, that is epsilon {at_most(price.epsilon)}"
-    return f"{'it would cost' if dry else 'paid'} {cost}, {width}; {alone}"
+    cost = f"epsilon {at_most(price.epsilon)} ({price.left_text})"
+    return f"{'costs' if dry else 'paid'} {cost}, {width}"
 
 
 def _open(arguments: argparse.Namespace) -> Answer:
@@ -160,7 +160,7 @@ def _close(arguments: argparse.Namespace) -> Answer:
     from dpcore.session.overview import close  # noqa: PLC0415
 
     told = close(arguments.spec, session=arguments.session)
-    return Answer(told, f"session {told['session']} is closed; {told['returned']:.6g} {told['currency']} returned")
+    return Answer(told, f"session {told['session']} is closed; epsilon {down(told['epsilon'])} returned")
 
 
 def _told(session: str, told: dict[str, Any], *, spec: Path) -> Answer:
@@ -169,22 +169,22 @@ def _told(session: str, told: dict[str, Any], *, spec: Path) -> Answer:
 
 
 def _text(told: dict[str, Any]) -> str:
-    share = f" ({percent(told['spent'] / told['reserved'])})" if told["reserved"] else ""
+    share, epsilon = f" ({percent(told['spent'] / told['reserved'])})" if told["reserved"] else "", told["epsilon"]
     begun = (
         f"was not opened to its end; finish that with: dpflow session open SPEC --session {told['session']}"
         if told["state"] == "opening"
         else f"began with the release of run {told['first']}"
     )
-    head = f"session {told['session']}, {told['state']}: {told['spent']:.6g} of {told['reserved']:.6g} {told['currency']} spent{share}; {begun}"
+    head = f"session {told['session']}, {told['state']}: epsilon {at_most(epsilon['spent'])} of {at_most(epsilon['reserved'])} spent{share}; {begun}"
     if told["not_stored"] > 0:
         head += (
-            f"\n{told['not_stored']:.6g} {told['currency']} was charged for answers that were not stored: their process was killed, or is "
+            f"\nepsilon {at_most(epsilon['not_stored'])} was charged for answers that were not stored: their process was killed, or is "
             "still at work"
         )
     if not told["bought"]:
         return f"{head}\nnothing was bought yet"
-    rows = [("bought", "cost", "within")]
+    rows = [("bought", "epsilon", "within")]
     rows += [
-        (one_line(each["question"]), f"{each['cost']:.6g}", f"{each['half_width']:.4g}") for each in told["bought"]
+        (one_line(each["question"]), at_most(each["epsilon"]), f"{each['half_width']:.4g}") for each in told["bought"]
     ]
-    return f"{head}\n{table(rows, right=('cost', 'within'))}"
+    return f"{head}\n{table(rows, right=('epsilon', 'within'))}"

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpcore.cli.output import Answer, table
-from dpcore.errors import SourceBroken, SourceError, UsageError
+from dpcore.errors import RowsUnexpected, SourceBroken, SourceError, UsageError
 from dpcore.mechanisms.pricing import currency_for
 from dpcore.object_store import output_address
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
 from dpcore.reporting.outcome import Outcome
+from dpcore.runs.losses import Losses, buy_losses
 from dpcore.runs.paying import adopt_output, amount_to_reserve
 from dpcore.runs.reading import check_source, remarks
 from dpcore.spec import Declaration, json_schema, load_spec
@@ -80,6 +81,11 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner
         verbs, "check", common, "validate a spec, and the header of its table if that is a local file; reads no row"
     )
     check.add_argument("spec", metavar="SPEC", type=Path, help="the spec's file")
+    check.add_argument(
+        "--epsilon",
+        type=float,
+        help="also read the table, and buy for this epsilon how many rows a run would lose, and by which columns",
+    )
     check.set_defaults(verb=_check)
 
     schema = add_verb(verbs, "schema", common, "print the JSON Schema of specs, for editors")
@@ -147,6 +153,17 @@ def _check(arguments: argparse.Namespace) -> Answer:
     }
     for warning in warnings:
         progress.warning("warning: %s", warning)
+    losses = None if arguments.epsilon is None else buy_losses(declaration, epsilon=arguments.epsilon)
+    if losses is not None:
+        if losses.exceed(declaration.tolerated):
+            raise RowsUnexpected(
+                f"{losses.sentence(universe, tolerated=declaration.tolerated)}; a run would be stopped; correct the spec"
+            )
+        for warning in losses.warnings(universe, tolerated=declaration.tolerated):
+            progress.warning("warning: %s", warning)
+        data["rows_kept"] = round(losses.kept.rows)
+        data["rows_lost"] = {reason: round(count.rows) for reason, count in losses.lost.items()}
+        data["rows_without_value"] = {name: round(count.rows) for name, count in losses.other.items()}
     text = (
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
         f"universe   {cells(universe.size)} cells\n"
@@ -157,9 +174,18 @@ def _check(arguments: argparse.Namespace) -> Answer:
         f"workload   {_workload_summary(declaration)}\n"
         f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_strategy_reason(declaration)}\n"
         f"spends     epsilon {at_most(privacy.epsilon)}, delta {at_most(privacy.delta)}, from account {declaration.spec.dataset}{_blocks_option(declaration)}\n"
+        f"{_losses_line(losses)}"
         f"ledger     {where}"
     )
     return Answer(data, text)
+
+
+def _losses_line(losses: Losses | None) -> str:
+    """Say how many rows are kept, and what becomes of the others, if that was bought."""
+    if losses is None:
+        return ""
+    other = "".join(f"; about {count.rows:,.0f} have {name}" for name, count in losses.other.items())
+    return f"rows       about {losses.kept.rows:,.0f} are kept as they are; {losses.words}{other}\n"
 
 
 def _source_warnings(declaration: Declaration) -> list[str]:

@@ -61,7 +61,7 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
     _require_columns(query, columns, more)
     with open_ledger() as ledger:
         payer = ledger.account(account)
-        _require_agreement(payer, query.protection)
+        require_agreement(payer, query.protection)
         run = str(uuid.uuid4())
         amount = query.price(payer.currency)
         ledger.reserve(run, account=account, amount=amount, claim=f"{STEP} by {query.describe()['name']}")
@@ -96,7 +96,7 @@ def _require_columns(query: Query[Any], columns: tuple[Any, ...], more: dict[str
         raise UsageError(f"{problem} of this query; see the arguments of its draw") from None
 
 
-def _require_agreement(payer: Account, protection: Protection) -> None:
+def require_agreement(payer: Account, protection: Protection) -> None:
     """Raise unless the query and the account protect the same unit under the same neighbours."""
     for what, wanted, kept in (
         ("unit", protection.unit, payer.unit),

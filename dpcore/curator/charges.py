@@ -20,6 +20,7 @@ class Statistic(StrEnum):
 
     MARGINAL = "marginal"
     COUNT = "count"
+    SUMS = "weighed sums"
     MARGINAL_ERRORS = "errors of marginals"
     CELL_ERRORS = "errors of cells"
     MEAN_ERROR = "mean error"
@@ -50,6 +51,7 @@ class ChargedStep:
 
 CHARGED_STEPS = (
     ChargedStep("limit on rows per unit", Statistic.MARGINAL, r"rows-per-unit"),
+    ChargedStep("lost rows", Statistic.MARGINAL, r"rows-lost"),
     ChargedStep("sizes of persons", Statistic.MARGINAL, r"rows-of-persons/by-(size|class)"),
     ChargedStep("expected number of rows", Statistic.COUNT, r"expected-total"),
     ChargedStep("level of a tree", Statistic.MARGINAL, r"discover/.+/\d+"),
@@ -61,6 +63,7 @@ CHARGED_STEPS = (
     ChargedStep("selected marginal", Statistic.MARGINAL, r"round-\d+/measure"),
     ChargedStep("selected cell", Statistic.COUNT, r"round-\d+/measure"),
     ChargedStep("bought answer", Statistic.MARGINAL, r"ask/.+"),
+    ChargedStep("bought sums", Statistic.SUMS, r"ask/.+"),
     ChargedStep("mean error of a release", Statistic.MEAN_ERROR, r"error/(workload|columns)"),
     ChargedStep("largest error of a release", Statistic.LARGEST_ERROR, r"error/largest"),
     ChargedStep("gate of an online session", Statistic.GATE, r"hard-\d+/gate"),

@@ -19,6 +19,7 @@ from dpcore.marginals.workload import MOST_WEIGHT, Axes
 from dpcore.mechanisms import ExponentialMechanism, Mechanism
 from dpcore.mechanisms.currency_noise import Noise
 from dpcore.mechanisms.pricing import cell_noise, least_amount, marginal_noise, number_noise
+from dpcore.mechanisms.weighing import Weighing
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
 from dpcore.tables.counting import in_groups
@@ -184,27 +185,37 @@ class Curator:
 
         return self._measure(step, Statistic.COUNT, mechanism_of=mechanism, axes=axes, cell=cell)
 
-    def measure_grid(self, step: str, axes: Axes, *, mechanism: Noise, keep: Callable[[Counts], bytes]) -> bytes:
+    def measure_grid(
+        self,
+        step: str,
+        axes: Axes,
+        *,
+        mechanism: Noise,
+        keep: Callable[[Counts], bytes],
+        weighing: Weighing | None = None,
+    ) -> bytes:
         """Measure a marginal over axes of the received histogram with given noise, and return what is kept of it.
 
         Args:
             step: The step.
             axes: Columns, or classes of their cells that `coarsen` has added. A unit changes them as much as it changes any marginal.
-            mechanism: The noise, for the sensitivity of a marginal.
-            keep: Returns the bytes to store for the noisy counts. It must use public values only.
+            mechanism: The noise, for the sensitivity of a marginal, or of the weighed sums.
+            keep: Returns the bytes to store for the noisy numbers. It must use public values only.
+            weighing: Sums to measure instead of counts: of weights by the cells of the last axis, in groups by the others.
 
         Raises:
-            StepFailed: If the noise is for another sensitivity than that of a marginal of the received counts.
+            StepFailed: If the noise is for another sensitivity than that of these numbers.
         """
-        if mechanism.sensitivity != self._counted.sensitivity:
+        counted = self._counted
+        if mechanism.sensitivity != (counted.sensitivity if weighing is None else weighing.sensitivity(counted)):
             raise StepFailed("the noise is not for a marginal of these rows; report this")
-        known = self._stored(step)
-        return known or self._charge_then(
-            step,
-            Statistic.MARGINAL,
-            mechanism=mechanism,
-            draw=lambda table: keep(mechanism.draw(table.marginal(axes))),
-        )
+
+        def draw(table: Histogram) -> bytes:
+            counts = table.marginal(axes)
+            return keep(mechanism.draw(counts if weighing is None else weighing.totals(counts)))
+
+        statistic = Statistic.MARGINAL if weighing is None else Statistic.SUMS
+        return self._stored(step) or self._charge_then(step, statistic, mechanism=mechanism, draw=draw)
 
     def _measure(
         self,

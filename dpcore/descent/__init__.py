@@ -7,6 +7,18 @@ below a few candidates, with noise, and continues below those that stand out of 
 from dpcore.descent.descent import Descent, Finding, Level, threshold
 from dpcore.descent.grid import GridDescent, Ruler, binned
 from dpcore.descent.prefixes import PrefixDescent
+from dpcore.descent.standing import StandingOut
 from dpcore.descent.tree import TreeDescent
 
-__all__ = ["Descent", "Finding", "GridDescent", "Level", "PrefixDescent", "Ruler", "TreeDescent", "binned", "threshold"]
+__all__ = [
+    "Descent",
+    "Finding",
+    "GridDescent",
+    "Level",
+    "PrefixDescent",
+    "Ruler",
+    "StandingOut",
+    "TreeDescent",
+    "binned",
+    "threshold",
+]

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.marginals.measurements import Counts
+from dpcore.universe.leaves import nearness
 
 Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 
 STANDS_OUT = 3.5  # a child that is above its expected share by this many standard deviations keeps its own estimate
 DOUBT = 2.0  # of the other children's mass r with standard deviation s, 1 - (DOUBT s / r)^2 is kept, and the rest goes to those that stand out
-FARTHER = 0.5  # of two neighbours that do not stand out, the one farther from those that do is expected to have this part of the density
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,17 +79,17 @@ def _downwards(level: Partition, counts: Floats, *, variance: Floats, above: Flo
     ends = np.searchsorted(parents, np.arange(len(above) + 1))
     inside = len(counts) - level.apart
     widths = np.ones(len(counts))
-    widths[:inside] = np.diff(below[np.append(level.starts, len(below) - 1)])
+    bounds = np.append(level.starts, len(below) - 1)
+    widths[:inside] = np.diff(below[bounds])
+    first = len(above) == 1
+    if first:
+        widths[:inside] *= nearness(bounds, (counts >= STANDS_OUT * np.sqrt(variance))[:inside])
     divided = np.zeros(len(counts))
     for parent, total in enumerate(above.tolist()):
         children = slice(int(ends[parent]), int(ends[parent + 1]))
         if total > 0:
             noise = np.sqrt(variance[children])
-            first = len(above) == 1
-            expected = widths[children]
-            if first:
-                expected = expected * _nearness(counts[children] >= STANDS_OUT * noise, apart=level.apart)
-            divided[children] = divide(total, counts[children], noise=noise, widths=expected, is_range=first)
+            divided[children] = divide(total, counts[children], noise=noise, widths=widths[children], is_range=first)
     return divided
 
 
@@ -125,22 +125,6 @@ def divide(total: float, counts: Floats, *, noise: Floats, widths: Floats, is_ra
     if large.any():
         divided[large] = project(counts[large], total - rest)
     return divided
-
-
-def _nearness(large: npt.NDArray[np.bool_], *, apart: int) -> Floats:
-    """Return the density that is expected of each interval: it falls with the distance from the nearest one that stands out.
-
-    The last `apart` places lie outside the order, so they are near to nothing. If no interval stands out, all densities are equal.
-
-    >>> _nearness(np.array([True, False, False, True]), apart=1).tolist()
-    [1.0, 1.0, 0.5, 1.0]
-    """
-    near, inside = np.ones(len(large)), len(large) - apart
-    marked = np.flatnonzero(large[:inside])
-    if len(marked):
-        distance = np.abs(np.arange(inside)[:, None] - marked).min(axis=1)
-        near[:inside] = FARTHER ** np.maximum(distance - 1, 0)
-    return near
 
 
 def _smooth(total: float, counts: Floats, *, noise: Floats, widths: Floats) -> Floats:

@@ -53,7 +53,12 @@ def least_amount(*, currency: Currency, protection: Protection) -> int:
     >>> [least_amount(currency=currency, protection=one_row) for currency in Currency]
     [1, 1, 2501]
     """
-    return _WIDEST[currency](protection.sensitivity).price(currency)
+    return widest_noise(currency, protection.sensitivity).price(currency)
+
+
+def widest_noise(currency: Currency, sensitivity: Sensitivity) -> Noise:
+    """Return the widest noise that can be drawn for numbers of this sensitivity."""
+    return _WIDEST[currency](sensitivity)
 
 
 def currency_for(epsilon: float, *, delta: float, unit: str, neighbours: Neighbours) -> Currency:

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import numpy as np
+import numpy.typing as npt
+
 from dpcore.errors import SpecError
 
 
@@ -92,10 +95,23 @@ class Protection:
         L1 = L2 = Linf = m. Replace one: m leaves one cell and, at worst, m enters another, so L1 = 2m, L2 = sqrt(2) m,
         Linf = m.
         """
-        m = self.most
+        return self.sensitivity_of(np.ones((1, 1), dtype=np.int64))
+
+    def sensitivity_of(self, weights: npt.NDArray[np.int64]) -> Sensitivity:
+        """Sensitivity of sums of whole weights over disjoint groups of rows: a row of value v adds weights[v] to the numbers of its group.
+
+        A histogram has one value of weight 1. What a unit adds is m times an average of weights[v], each in its group, and of 0. Norms are
+        convex, so the worst unit has all its rows in one group, with one value. Add or remove one unit: m times the largest norm of
+        weights[v]. Replace one: the rows before and after are in two groups, where squares add up to twice the largest, or in one. Then
+        each number moves by at most m times the range of its weights and 0, and the norm at most doubles.
+        """
+        m, sizes = self.most, np.abs(weights)
+        l1, squares, linf = int(sizes.sum(axis=1).max()), int((sizes**2).sum(axis=1).max()), int(sizes.max())
         if self.neighbours is Neighbours.REPLACE_ONE:
-            return Sensitivity(l1=2 * m, l2_squared=2 * m * m, linf=m)
-        return Sensitivity(l1=m, l2_squared=m * m, linf=m)
+            ranges = np.maximum(weights.max(axis=0), 0) - np.minimum(weights.min(axis=0), 0)
+            l1, linf = 2 * l1, int(ranges.max())
+            squares = max(2 * squares, min(4 * squares, int((ranges**2).sum())))
+        return Sensitivity(l1=m * l1, l2_squared=m * m * squares, linf=m * linf)
 
     @property
     def count_sensitivity(self) -> Sensitivity:

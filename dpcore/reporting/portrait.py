@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from dpcore.reporting.count import Count
 from dpcore.reporting.ratings import Rating, rate
 
-MEASURED, PARTS, MODEL, GUESS = "measured", "parts", "model", "guess"
-"""What counts are based on, as in `dpflow answer`, but for `parts`: by the model, from measurements of all pairs of its columns."""
+MEASURED, MODEL, INFERRED, GUESS = "measured", "model", "inferred", "guess"
+"""What counts are based on, as in `dpflow answer`, but for `inferred`: a guess from measurements that connect its columns."""
 
 _BASIS_WORDS = {
     MEASURED: "measured together",
-    PARTS: "measured together in pairs or coarser groups",
-    MODEL: "inferred: columns of it were never measured together",
+    MODEL: "measured together in pairs or coarser groups",
+    INFERRED: "inferred: columns of it were never measured together",
     GUESS: "guessed: no measurement connects its columns",
 }
 FEW = 3
@@ -51,7 +51,7 @@ class CountTable:
         if self.error is None or self.basis == GUESS:
             return Rating.POOR
         found = rate(self.error + self.blurred)
-        return Rating.FAIR if self.basis == MODEL and found is Rating.GOOD else found
+        return Rating.FAIR if self.basis == INFERRED and found is Rating.GOOD else found
 
     @property
     def is_blurred(self) -> bool:

@@ -1,7 +1,7 @@
 """Draw the portrait of a release: its columns, and its pairs of columns. The card and the Prefect pages have the same pictures."""
 
 from dpcore.reporting.plots import Tile, counts_plot, counts_words, percent, tiles_plot
-from dpcore.reporting.portrait import GUESS, MODEL, ColumnPicture, CountTable, PairPicture, Portrait
+from dpcore.reporting.portrait import GUESS, INFERRED, ColumnPicture, CountTable, PairPicture, Portrait
 from dpcore.reporting.ratings import Rating
 
 SHADES = (0.01, 0.05, 0.2, 0.5)
@@ -23,7 +23,7 @@ def error_words(table: CountTable) -> str:
     """Return a table's expected error for a reader, as far as it is known. Of columns that were never measured together, it may be larger."""
     if table.error is None or table.basis == GUESS:
         return "not known"
-    found = f"at least {percent(table.error)}" if table.basis == MODEL else percent(table.error)
+    found = f"at least {percent(table.error)}" if table.basis == INFERRED else percent(table.error)
     return f"{found}, in wide cells" if table.is_blurred else found
 
 
@@ -76,11 +76,11 @@ def _dependence(pair: PairPicture) -> Tile:
     if pair.dependence is None:
         return Tile("shade-0", "?")
     shade = sum(pair.dependence >= least for least in SHADES)
-    doubt = "?" if pair.table.basis == MODEL else ""
+    doubt = "?" if pair.table.basis == INFERRED else ""
     return Tile(f"shade-{shade}", f"{100 * pair.dependence:.0f}{doubt}")
 
 
 def _trust(pair: PairPicture) -> Tile:
     rating, basis = pair.table.rating, pair.table.basis
-    letter = {MODEL: "i", GUESS: ""}.get(basis, "m")
+    letter = {INFERRED: "i", GUESS: ""}.get(basis, "m")
     return Tile(str(rating), f"{rating.symbol}{letter}")

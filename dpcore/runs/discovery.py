@@ -24,15 +24,37 @@ Count = Callable[[Universe], Histogram]
 """Reads the table, bounds the rows of each unit, and counts them over a universe."""
 
 
-class Discovery:
-    """The descents of one run. Their findings and requests depend only on the curator's noisy answers."""
+class Descents:
+    """The descents of several columns. Their findings and requests depend only on the curator's noisy answers.
 
-    def __init__(self, declaration: Declaration, *, currency: Currency) -> None:
-        self._declaration = declaration
-        self._descents = declaration.descents()
+    Attributes:
+        taken: The share of the run's budget that was spent so far.
+    """
+
+    def __init__(
+        self,
+        descents: Mapping[str, Descent],
+        *,
+        steps: Mapping[str, str],
+        currency: Currency,
+        taken: Fraction,
+        rarer: int,
+    ) -> None:
+        """Prepare them.
+
+        Args:
+            descents: The descent of each column.
+            steps: The name of each descent's steps in the ledger, without the number of the level.
+            currency: The currency of the account that pays.
+            taken: The share of the run's budget that was spent before.
+            rarer: How many times fewer candidates without rows are kept than `FALSE_FINDS`.
+        """
+        self._descents = descents
+        self._steps = steps
         self._laplace = LEAST_NOISE[currency] is DiscreteLaplace
-        self._levels: dict[str, list[Level]] = {name: [] for name in self._descents}
-        self._taken = declaration.checking
+        self._levels: dict[str, list[Level]] = {name: [] for name in descents}
+        self._rarer = rarer
+        self.taken = taken
 
     def descend(self, curator: Curator, *, count: Count | None, lease: Lease | None) -> None:
         """Descend all trees at once, level by level. Levels in the transcript need no data.
@@ -42,12 +64,12 @@ class Discovery:
             count: Reads and counts the table; None if all answers are in the transcript.
             lease: The lease on the run, which is needed to charge it.
         """
-        for number in range(1, max(descent.levels for descent in self._descents.values()) + 1):
+        for number in range(1, max((descent.levels for descent in self._descents.values()), default=0) + 1):
             asked = {name: each.candidates for name, each in self._descents.items()}
             universe = {name: candidates for name, candidates in asked.items() if candidates is not None}
             if not universe:
                 return
-            steps = {name: self._step(name, number) for name in universe}
+            steps = {name: f"{self._steps[name]}/{number}" for name in universe}
             if count is not None and lease is not None and not all(map(curator.answered, steps.values())):
                 curator.receive(count(Universe({**universe, **self._beside(universe)})), lease=lease)
             for axis, (name, step) in enumerate(steps.items()):
@@ -56,12 +78,26 @@ class Discovery:
     def _buy(self, curator: Curator, descent: Descent, *, name: str, step: str, axis: int) -> None:
         """Measure a column's candidates for an equal part of its share, and descend by the noisy answer."""
         share = descent.share / descent.levels
-        measured = curator.measure_marginal(step, (axis,), share=share / (1 - self._taken))
-        self._taken += share
-        least = threshold(measured.values.size, noise=measured.noise, laplace=self._laplace)
+        measured = curator.measure_marginal(step, (axis,), share=share / (1 - self.taken))
+        self.taken += share
+        least = threshold(measured.values.size * self._rarer, noise=measured.noise, laplace=self._laplace)
         kept = descent.take(measured.values, least=least, noise=measured.noise)
         level = Level(step, candidates=measured.values.size, noise=measured.noise, threshold=least, kept=kept)
         self._levels[name].append(level)
+
+    def _beside(self, counted: Mapping[str, Attribute]) -> Mapping[str, Attribute]:  # noqa: ARG002  none are needed
+        """Return the other columns that are read with a level."""
+        return {}
+
+
+class Discovery(Descents):
+    """The descents of one run."""
+
+    def __init__(self, declaration: Declaration, *, currency: Currency) -> None:
+        self._declaration = declaration
+        descents, names = declaration.descents(), declaration.universe.names
+        steps = {name: f"discover/{column_name(names.index(name), name)}" for name in descents}
+        super().__init__(descents, steps=steps, currency=currency, taken=declaration.checking, rarer=1)
 
     def _beside(self, counted: Mapping[str, Attribute]) -> Mapping[str, Attribute]:
         """Return the other columns that are read with a level, so that it counts the rows of the release: those that no column drops.
@@ -75,12 +111,6 @@ class Discovery:
         columns = self._declaration.universe.attributes.items()
         return {name: each for name, each in columns if name not in counted and name not in later}
 
-    def _step(self, name: str, number: int) -> str:
-        return f"{self._steps(name)}/{number}"
-
-    def _steps(self, name: str) -> str:
-        return f"discover/{column_name(self._declaration.universe.names.index(name), name)}"
-
     def declaration(self) -> Declaration:
         """Return the declaration with the discovered values."""
         return self._declaration.discovered({name: descent.found() for name, descent in self._descents.items()})
@@ -93,7 +123,7 @@ class Discovery:
             descent, axis = self._descents[name], self._declaration.universe.names.index(name)
             if (evidence := descent.evidence()) is not None:
                 values, noise = evidence
-                counts[axis] = Measurement(self._steps(name), (axis,), cell=None, values=values, noise=noise)
+                counts[axis] = Measurement(self._steps[name], (axis,), cell=None, values=values, noise=noise)
                 alone = self._alone(self._levels[name][0].noise, share=descent.share / descent.levels)
         return Given(counts, alone=alone)
 

@@ -109,7 +109,7 @@ def _sentence(name: str, attribute: Attribute, undeclared: Mapping[str, NoisyTot
     named = [f"`{label}`" for label, count in undeclared.items() if count.rows > NAMED_SHARE * rows]
     return (
         f"practically all rows have {' or '.join(named)} in `{name}`: its declared values do not stand out of the noise; "
-        f"likely causes: {'; '.join(_causes(attribute))}; or the column holds nothing else; correct the spec and run again, or leave "
+        f"likely causes: {'; '.join(causes(attribute))}; or the column holds nothing else; correct the spec and run again, or leave "
         "the column out"
     )
 
@@ -118,11 +118,11 @@ def _other_sentence(name: str, attribute: Attribute, share: float, *, discovered
     if discovered:
         why = "only values that stood out of the noise were found; give its `discover` a larger `share` or `most`, or list the values"
     else:
-        why = f"likely causes: {'; '.join(_causes(attribute))}; or many rows have values that the spec does not declare; correct the spec and run again"
+        why = f"likely causes: {'; '.join(causes(attribute))}; or many rows have values that the spec does not declare; correct the spec and run again"
     return f"about {100 * share:.0f} % of the rows have `other` in `{name}`: {why}"
 
 
-def _causes(attribute: Attribute) -> Iterator[str]:
+def causes(attribute: Attribute) -> Iterator[str]:
     """Yield what may be wrong, from the spec alone."""
     if isinstance(attribute, Date | Datetime):
         if attribute.formats:
@@ -130,7 +130,8 @@ def _causes(attribute: Attribute) -> Iterator[str]:
         else:
             yield "it is read as ISO dates such as 2025-01-31, and the table has another format: declare `format`"
     elif isinstance(attribute, Categorical):
-        yield "the table writes the values otherwise than `values` lists them, such as in upper or lower case"
+        blanks = "with blanks at their ends, which `match: exact` compares, " if attribute.exact else ""
+        yield f"the table writes the values otherwise than `values` lists them, such as {blanks}in upper or lower case, or with other characters"
     elif isinstance(attribute, Boolean):
         yield "the table writes true and false in another way than true, t, yes, y, 1 and false, f, no, n, 0"
     else:

@@ -25,7 +25,7 @@ from dpcore.strategies import Strategy, strategy_for
 from dpcore.universe import Categorical, Universe
 from dpcore.universe.blocks import Calendar
 
-PLAN_VERSION = 7  # part of every claim: a run can only be resumed under the rules it was reserved for
+PLAN_VERSION = 8  # part of every claim: a run can only be resumed under the rules it was reserved for
 
 CRASH_MARGIN = 2
 """Reserve enough to pay for the smallest measurement this many times: a crash may make a run pay for one twice."""
@@ -130,7 +130,12 @@ def amount_to_reserve(
     privacy = declaration.spec.privacy
     epsilon = f"epsilon {wording.at_most(privacy.epsilon)}"
     answers = strategy.answers + sum(descent.levels for descent in declaration.descents().values())
-    answers += (declaration.limiting > 0) + (declaration.totalling > 0) + len(SIZES_STEPS) * (declaration.grouping > 0)
+    answers += (
+        (declaration.limiting > 0)
+        + (declaration.losing > 0)
+        + (declaration.totalling > 0)
+        + len(SIZES_STEPS) * (declaration.grouping > 0)
+    )
     answers += len(declaration.dependencies)
     shared = LEAST_AMOUNT * answers
     to_share = wording.at_most(epsilon_of(shared, currency=currency, delta=privacy.delta))
@@ -179,6 +184,12 @@ def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
     functions = (each.share for each in declaration.dependencies)
     early = (share or Fraction(1) for share in (declaration.limiting, declaration.totalling, sizes))
     return min(*(declaration.left * each.smallest_share for each in strategies), *levels, *early, *functions)
+
+
+def checks_losses(declaration: Declaration, *, currency: Currency, amount: int) -> bool:
+    """Return whether a run measures its losses: not if the spec does not ask for it, or their share of a tiny budget pays for no noise."""
+    least = least_amount(currency=currency, protection=declaration.protection.of_one_answer)
+    return declaration.losing > 0 and amount * declaration.losing >= CRASH_MARGIN * max(least, LEAST_AMOUNT)
 
 
 def total_noise(declaration: Declaration, *, currency: Currency, amount: int) -> float:

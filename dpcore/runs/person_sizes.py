@@ -34,7 +34,7 @@ def learn_sizes(declaration: Declaration, curator: Curator, reading: Reading | N
         edges = tuple(range(1, limit))
         curator.receive(reading.tally(open_universe(declaration), edges=edges), lease=reading.lease)
         curator.coarsen(0, np.searchsorted(size_ends(limit), np.arange(1, limit + 1)))
-    taken, bought = declaration.limiting + declaration.totalling, []
+    taken, bought = declaration.limiting + declaration.losing + declaration.totalling, []
     for axis, step in enumerate(STEPS):
         share = declaration.grouping / len(STEPS)
         bought.append(_noisy(curator.measure_marginal(step, (axis,), share=share / (1 - taken))))

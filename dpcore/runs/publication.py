@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dpcore.answers.judging import judge
 from dpcore.answers.release import Release
-from dpcore.answers.replicates import make_uncertainty, replicates_for
+from dpcore.answers.replicates import OTHER_FITS, make_uncertainty, replicates_for
 from dpcore.answers.uncertainty import Uncertainty, restored, uncertainty_table, writing_options
 from dpcore.curator.curator import Curator
 from dpcore.descent import Finding
@@ -36,6 +36,7 @@ from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.reporting.lineage import ledger_parts
 from dpcore.reporting.outcome import Outcome, Report, Round
 from dpcore.runs.beginning import Beginning
+from dpcore.runs.countdown import Countdown
 from dpcore.runs.empty_columns import empty_column_warnings
 from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
 from dpcore.runs.rounds import Plan
@@ -105,6 +106,7 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
     lease: Lease | None,
     renew_lease: Callable[[], None],
     seed: int,
+    countdown: Countdown,
 ) -> Draft:
     """Assemble the draft of a release.
 
@@ -116,6 +118,7 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         lease: The lease on the run; None if the run is settled and only replayed.
         renew_lease: Called again and again while replicates are fitted, which may take longer than a lease.
         seed: The public seed for values within cells.
+        countdown: Logs each slow step, and the seconds left.
     """
     declaration, strategy, ledger = material.plan.declaration, material.plan.strategy, payer.ledger
     run = ledger.run(payer.run_id) if lease is None else ledger.leased(lease)
@@ -147,8 +150,8 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         findings=material.findings,
         functions=material.functions,
         warnings=tuple(material.warnings()),
-        uncertainty=_uncertainty(made, renew_lease),
-        judge=_judge(made, declaration.workload),
+        uncertainty=_uncertainty(made, renew_lease, countdown),
+        judge=_judge(made, declaration.workload, countdown),
         prior=material.beginning.described(strategy),
         start=strategy.start,
     )
@@ -166,13 +169,21 @@ def _unwritten(material: Material) -> Release:
     return Release(Path(), public, declaration.universe, strategy.resolutions, measured, begun=strategy.start)
 
 
-def _uncertainty(made: Release, renew_lease: Callable[[], None]) -> Callable[[int], tuple[pa.Table, dict[str, Any]]]:
+def _uncertainty(
+    made: Release, renew_lease: Callable[[], None], countdown: Countdown
+) -> Callable[[int], tuple[pa.Table, dict[str, Any]]]:
     """Return a function that makes the release's replicates, keeps them, and returns their table."""
 
     @cache
     def fits() -> Uncertainty:
-        progress.info("fitting %d replicates of the model, for the intervals of answers", replicates_for(made))
-        return make_uncertainty(made, pause=renew_lease)
+        replicates = replicates_for(made)
+        countdown.begin("replicates", f"fitting {replicates} replicates of the model, for the intervals of answers")
+
+        def fitted() -> None:
+            renew_lease()
+            countdown.part("fit", parts=replicates + OTHER_FITS)
+
+        return make_uncertainty(made, pause=fitted)
 
     def table(most_bytes: int) -> tuple[pa.Table, dict[str, Any]]:
         written = uncertainty_table(fits(), made.measurements, most_bytes=most_bytes)
@@ -181,11 +192,11 @@ def _uncertainty(made: Release, renew_lease: Callable[[], None]) -> Callable[[in
     return table
 
 
-def _judge(made: Release, workload: Workload) -> Callable[[pa.Table], Judgement]:
+def _judge(made: Release, workload: Workload, countdown: Countdown) -> Callable[[pa.Table], Judgement]:
     """Return a function that judges the release by its replicates as they are written, so that `dpflow answer` gives the same figures."""
 
     def judged(table: pa.Table) -> Judgement:
-        progress.info("computing the errors of the workload's counts, and the pictures of the card")
+        countdown.begin("errors", "computing the errors of the workload's counts, and the pictures of the card")
         return judge(replace(made, known=restored(table, made.measurements)), workload)
 
     return judged

@@ -1,7 +1,7 @@
 """Read the table of a run: check its header, bind the run to the data's version, and refund the reservation if no row was read."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from dpcore.spec import Declaration
 from dpcore.tables.engines import Engine
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
+from dpcore.tables.ingest.fates import Fates
 from dpcore.tables.ingest.tally import EDGES, tally_universe
 from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.ingest.window import Window
@@ -108,6 +109,11 @@ class Reading:
         """Count the units by their number of rows in a universe, between these edges. Each unit adds one to one count."""
         return self.count_records(self.records(universe, tallies=True, edges=edges), tally_universe(edges))
 
+    def fates(self, universe: Universe, *, undecided: Collection[str]) -> Histogram:
+        """Count what becomes of rows, one of each unit. Without columns to discover, a pass before it must have bound the run to the data's version."""
+        coding = Fates.of(self._coding(universe), undecided=undecided)
+        return self.count_records(self._read(coding), coding.universe)
+
     def count(self, universe: Universe) -> Histogram:
         """Read the columns of a universe and count them."""
         return self.count_records(self.records(universe), universe)
@@ -129,15 +135,9 @@ class Reading:
             SourceError: If the table cannot be read.
             LedgerError: If the key of the data's version cannot be used.
         """
-        coding = Coding(
-            universe=universe,
-            protection=self._declaration.protection,
-            window=self._window,
-            tallies=tallies,
-            edges=edges,
-            constant=self._declaration.constant,
-            rules=Rules.of(self._declaration.universe),
-        )
+        return self._read(replace(self._coding(universe), tallies=tallies, edges=edges))
+
+    def _read(self, coding: Coding) -> Private:
         failure: DpflowError
         try:
             self._table.engine.connect()
@@ -162,6 +162,15 @@ class Reading:
             f"and use --resume {self.lease.run}, or let the steward refund it with `dpflow ledger refund {self.lease.run}`"
         )
 
+    def _coding(self, universe: Universe) -> Coding:
+        return Coding(
+            universe=universe,
+            protection=self._declaration.protection,
+            window=self._window,
+            constant=self._declaration.constant,
+            rules=Rules.of(self._declaration.universe),
+        )
+
     def _check_headers(self, coding: Coding) -> None:
         """Check the names and types of the declared columns, which no row can change, before a row is read or anything is bought."""
         _check_headers(self._table.source, replace(coding, universe=self._declaration.universe))
@@ -176,13 +185,13 @@ class Reading:
         source, engine = self._table.source, self._table.engine
         fingerprint = Fingerprint.of_run(self.lease.run, key=key)
         draws = Draws.fresh(unit_key=fingerprint.unit_key())
-        undecided = self._declaration.undecided()
+        undecided, is_whole = self._declaration.undecided(), not isinstance(coding, Fates)
         if undecided and not self._bound:
             # each pass of discovery codes other cells, so no single pass can give the version of all readable data
-            whole = replace(coding, universe=self._declaration.readable)
+            whole = self._coding(self._declaration.readable)
             self._bind(engine.version(source, coding=whole, undecided=undecided, fingerprint=fingerprint))
         records = engine.read(source, coding=coding, draws=draws, fingerprint=fingerprint)
-        if not undecided:
+        if not undecided and is_whole:
             self._bind(records.version)
         return records
 

@@ -3,10 +3,15 @@
 import logging
 import time
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from statistics import median
 
 from dpcore.curator.curator import Curator
 from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.reporting.outcome import Round, distance, noise_floor
+from dpcore.runs.countdown import Countdown
+from dpcore.runs.planning.costs import costs_of
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, step_name
 
@@ -92,9 +97,24 @@ class Rounds:
             *(number, strategy.rounds, " x ".join(done.columns), done.noise, 100 * done.spent, self.seconds_left),
         )
 
+    def unmeasured_pairs(self) -> set[tuple[int, int]]:
+        """Return the pairs of the workload's columns that no measurement has covered, in cells or in groups."""
+        strategy, asked = self._plan.strategy, self._plan.declaration.workload.marginals
+        columns = (tuple(sorted(map(strategy.resolutions.column, each.axes))) for each in strategy.measurements)
+        covered, wanted = ({pair for axes in sets for pair in combinations(axes, 2)} for sets in (columns, asked))
+        return wanted - covered
+
     @property
     def seconds_left(self) -> int:
-        """The estimated duration of the remaining rounds, from the rounds done so far."""
+        """The estimated duration of the remaining rounds, from the rounds done so far, and of the steps after them, as planned."""
         strategy, done = self._plan.strategy, len(self.done)
         left = 0 if strategy.finished or not done else strategy.rounds - self.done[-1].number
-        return round((time.monotonic() - self._begun) / max(done, 1) * left)
+        return round((time.monotonic() - self._begun) / max(done, 1) * left) + self.countdown.seconds
+
+    @cached_property
+    def countdown(self) -> Countdown:
+        """The steps after the rounds, planned when the first round is done: on wide tables that takes a second."""
+        strategy = self._plan.strategy
+        cells = int(median(each.cells for each in self.done)) if self.done else 1
+        rows = max(1, round(strategy.total))
+        return Countdown(costs_of(self._plan.declaration, rows=rows, rounds=strategy.rounds, cells=cells).steps)

@@ -5,18 +5,15 @@ error of the workload under each limit. It uses noisy counts and the spec alone 
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import mean, median
 
 from dpcore.marginals.measurements import Measurement
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.release import ChosenLimit
 from dpcore.release.statement import CLEAR
-from dpcore.runs.planning.limits import affordable, column_error
-from dpcore.runs.planning.noise import ABSOLUTE
+from dpcore.runs.planning.limits import BEYOND, chosen_limit, expected_errors
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
 from dpcore.tables.ingest.tally import BUCKETS, EDGES
@@ -24,27 +21,8 @@ from dpcore.tables.ingest.tally import BUCKETS, EDGES
 STEP = "rows-per-unit"
 """The step that buys the histogram of rows per unit."""
 
-BEYOND = 2 * EDGES[-1]
-"""The number of rows that a unit in the last bucket is taken to have. The histogram does not tell how many there are."""
-
-UNLIKE = 0.2
-"""The assumed L1 distance between the distributions of a column in lost rows and in all rows.
-
-It was 0.15 to 0.21 on the table of visits that the rule was fitted to.
-"""
-
 TYPICAL = (*EDGES[:2], *((low + 1 + high) / 2 for low, high in pairwise(EDGES[1:])), BEYOND)
 """The number of rows that a unit of each bucket is taken to have: the middle of the bucket."""
-
-
-@dataclass(frozen=True)
-class LimitError:
-    """The expected workload error under a limit, as a share of the rows, and its parts."""
-
-    rows_per_unit: int
-    error: float
-    noise: float
-    lost: float
 
 
 @dataclass(frozen=True)
@@ -73,37 +51,6 @@ class NoisyUnits:
     def by_bucket(self) -> dict[str, int]:
         """Return the noisy number of units in each bucket."""
         return dict(zip(BUCKETS, self.counts, strict=True))
-
-
-def expected_errors(declaration: Declaration, units: NoisyUnits, *, currency: Currency) -> tuple[LimitError, ...]:
-    """Return the expected workload error under each limit that the budget can pay. There are none if no bucket stands out of the noise.
-
-    Three independent errors add up as squares, in a marginal of w columns: the noise of the first measurements of a column and the error
-    from lost rows, each sqrt(w) times that of one column, and the sampling error of the kept rows in a marginal of median size.
-    """
-    whole = units.rows(BEYOND)
-    if not whole:
-        return ()
-    marginals, shape = declaration.workload.marginals, declaration.universe.shape
-    columns = mean(len(axes) for axes in marginals)
-    cells = median(math.prod(shape[axis] for axis in axes) for axes in marginals)
-    errors = []
-    for limit, terms in affordable(
-        declaration, currency=currency, rows={each: units.rows(each) for each in AUTO_LIMITS}
-    ):
-        noise, lost = column_error(terms, shape), 1 - units.rows(limit) / whole
-        squares = columns * (noise**2 + (UNLIKE * lost) ** 2) + ABSOLUTE**2 * cells / units.rows(limit)
-        errors.append(LimitError(limit, math.sqrt(squares), noise=noise, lost=lost))
-    return tuple(errors)
-
-
-def chosen_limit(errors: Sequence[LimitError]) -> int:
-    """Return the limit with the least expected error. If two errors are equal, return the smaller limit; if there are none, return 1.
-
-    >>> chosen_limit(())
-    1
-    """
-    return min(errors, key=lambda each: (each.error, each.rows_per_unit)).rows_per_unit if errors else 1
 
 
 def rows_kept(chosen: ChosenLimit) -> int | None:

@@ -160,7 +160,7 @@ def reserve(run_id: str) -> Reserved:
     run = opened(run_id)
     run.reserve()
     return Reserved(
-        checks_rows=run.expects_rows,
+        checks_rows=run.checks_rows,
         discovers=run.discovers,
         chooses_limit=run.lacks_limit,
         groups_rows=run.groups_rows,
@@ -175,7 +175,7 @@ def choose_limit(run_id: str, _after: Before) -> Done:
 
 
 def check_rows(run_id: str, _after: Before) -> Done:
-    """Buy the noisy number of rows, and end the run if it is not as expected."""
+    """Measure which columns drop rows, and how many there are if the spec expects a number; end the run if too many are lost, or it is another."""
     opened(run_id).check_rows()
     return Done()
 

@@ -40,7 +40,9 @@ from dpcore.runs.beginning import Beginning
 from dpcore.runs.dependencies import learn_functions
 from dpcore.runs.discovery import Discovery
 from dpcore.runs.expected_rows import STEP, NoisyTotal, open_universe, unexpected_sentence, weak_check_warning
-from dpcore.runs.paying import amount_to_reserve, claim_of, ledger_of, paying_account, total_noise
+from dpcore.runs.losses import STEP as LOSSES_STEP
+from dpcore.runs.losses import Losses
+from dpcore.runs.paying import amount_to_reserve, checks_losses, claim_of, ledger_of, paying_account, total_noise
 from dpcore.runs.person_sizes import STEPS as SIZES_STEPS
 from dpcore.runs.person_sizes import learn_sizes
 from dpcore.runs.planning.grounds import GUESS, approximate_rows
@@ -124,6 +126,7 @@ class Synthesis:
         self._table = Table(source, engine, private=places.private)
         self._rounds: Rounds | None = None
         self._published: Publication | None = None
+        self._read: Private | None = None
         self._counted: Private | None = None
         self._total: tuple[Measurement, ...] = ()
         self._sizes = PersonSizes.of_one()
@@ -157,11 +160,13 @@ class Synthesis:
         if (noted := _reserved.get()) is not None:
             noted.append(self.run_id)
         if self.settled and run.release is None:
-            if self.expects_rows and self.curator.answered(STEP):
-                stopped = self.declaration.covering(self.blocks)
-                if stopped.lacks_limit:
-                    stopped = stopped.limited(self._buy_limit(stopped).rows)
-                self._buy_total(stopped, lease=None)  # a retry of a stopped run raises the same error again
+            stopped = self.declaration.covering(self.blocks)
+            if stopped.lacks_limit and self.curator.answered(LIMIT_STEP):
+                stopped = stopped.limited(self._buy_limit(stopped).rows)
+            if self.curator.answered(LOSSES_STEP):  # a retry of a stopped run raises the same error again
+                self._buy_losses(stopped, lease=None)
+            if self.curator.answered(STEP):
+                self._buy_total(stopped, lease=None)
             raise UsageError(f"run {self.run_id} was ended without a release and cannot be continued; start a new run")
         require_rewritable(self.ledger, run)
         plan, blocks = self._stages.declared, self.blocks
@@ -276,18 +281,56 @@ class Synthesis:
         return choice_of(declaration, units, currency=self.account.currency, spent=spent)
 
     @property
-    def expects_rows(self) -> bool:
-        """Whether the spec says how many rows it expects."""
+    def checks_rows(self) -> bool:
+        """Whether the run measures how many rows are lost, or how many there are."""
+        return self._checks_losses or self._expects_rows
+
+    @property
+    def _checks_losses(self) -> bool:
+        return checks_losses(self.declaration, currency=self.account.currency, amount=self.requested())
+
+    @property
+    def _expects_rows(self) -> bool:
         return self.declaration.spec.privacy.expect_rows is not None
 
     def check_rows(self) -> None:
-        """Buy the noisy total before anything else, and end the run if the total is outside the expected range.
+        """Buy which columns drop rows, and the noisy total if the spec expects one. End the run if too many are lost, or the total is another.
 
-        The decision depends on the noisy total alone. Values that are not discovered yet count as if they were declared.
+        The decision depends on the noisy counts alone. Values that are not discovered yet count as if they were declared.
 
         Raises:
-            RowsUnexpected: If the total is outside the range. The run is settled without a release, and the unspent budget is refunded.
+            RowsUnexpected: If so. The run is settled without a release, and the unspent budget is refunded.
         """
+        if self._checks_losses:
+            self._check_losses()
+        if self._expects_rows:
+            self._check_total()
+
+    def _check_losses(self) -> None:
+        granted = self._stages.granted
+        reading, declaration = granted.reading, granted.plan.declaration
+        if reading is not None and not self.curator.answered(LOSSES_STEP):
+            if not self.discovers:
+                self._read = self.ingest()
+            fates = reading.fates(open_universe(declaration), undecided=declaration.undecided())
+            self.curator.receive(fates, lease=reading.lease)
+        self._buy_losses(declaration, lease=self._lease)
+
+    def _buy_losses(self, declaration: Declaration, *, lease: Lease | None) -> None:
+        share = declaration.losing / (1 - declaration.limiting)
+        losses = Losses.of(self.curator.measure_marginal(LOSSES_STEP, (0,), share=share), declaration.universe)
+        tolerated = declaration.tolerated
+        if losses.exceed(tolerated):
+            self.ledger.settle(self.run_id, release=None, lease=lease)
+            raise RowsUnexpected(
+                f"the run was stopped after its first measurement: {losses.sentence(declaration.universe, tolerated=tolerated)}; nothing is "
+                "published, and the unspent budget was refunded; correct the spec and run again"
+            )
+        for warning in losses.warnings(declaration.universe, tolerated=tolerated):
+            progress.warning("warning: %s", warning)
+        progress.info("%s", losses.words)
+
+    def _check_total(self) -> None:
         granted = self._stages.granted
         reading, declaration = granted.reading, granted.plan.declaration
         if reading is not None and not self.curator.answered(STEP):
@@ -300,7 +343,9 @@ class Synthesis:
         self._total = (self._buy_total(declaration, lease=self._lease),)
 
     def _buy_total(self, declaration: Declaration, *, lease: Lease | None) -> Measurement:
-        measured = self.curator.measure_cell(STEP, (), None, share=declaration.totalling / (1 - declaration.limiting))
+        measured = self.curator.measure_cell(
+            STEP, (), None, share=declaration.totalling / (1 - declaration.limiting - declaration.losing)
+        )
         total, expected = NoisyTotal.of([measured]), declaration.spec.privacy.expect_rows
         if expected is not None and total.is_outside(expected):
             self.ledger.settle(self.run_id, release=None, lease=lease)
@@ -347,12 +392,14 @@ class Synthesis:
         """
         if self._counted is not None:
             return self._counted
+        if self._read is not None:
+            return self._read
         reading = self._stages.granted.reading
         return None if reading is None else reading.records(self._stages.plan.declaration.universe)
 
     def histogram(self, records: Private | None) -> None:
         """Count the records over the universe and hand the counts to the curator, and to nobody else."""
-        reading = self._stages.granted.reading
+        reading, self._read = self._stages.granted.reading, None
         if records is not None and records is self._counted:
             self._counted = None  # `check_rows` has already read and counted them
         elif records is not None and reading is not None:
@@ -413,7 +460,7 @@ class Synthesis:
 
     @property
     def seconds_left(self) -> int:
-        """The estimated duration of the remaining rounds, from the rounds done so far."""
+        """The estimated duration of the remaining rounds, and of the steps after them."""
         return self._learning.seconds_left
 
     def sample(self) -> SyntheticRows:
@@ -422,6 +469,11 @@ class Synthesis:
         The rows are drawn chunk by chunk while they are written, so memory does not depend on their number.
         """
         self._table.engine.close()  # all measurements are done
+        if unmeasured := self._learning.unmeasured_pairs():
+            progress.info(
+                "%d pairs of columns were never measured together: answers about them are guesses", len(unmeasured)
+            )
+        self._learning.countdown.begin("last fit", "fitting the model to all measurements")
         self.strategy.conclude()
         wanted = self.declaration.spec.output.rows
         count = max(0, round(self.strategy.total)) if wanted == "noisy" else wanted
@@ -463,10 +515,12 @@ class Synthesis:
             lease=granted.lease,
             renew_lease=granted.renew_lease,
             seed=self._seed("values"),
+            countdown=self._learning.countdown,
         )
         draft = replace(draft, before=release_before(self.ledger, self.run_id, self.declaration.output_folder))
         if granted.lease is not None:  # a run that is only replayed changes nothing
             claim_folder(self.ledger, self.declaration.output_folder)
+        self._learning.countdown.begin("rows", f"drawing {rows.count:,} rows")
         published = publish(
             draft,
             recorded=self.ledger.manifests_of(self.run_id),

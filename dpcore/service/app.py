@@ -39,7 +39,7 @@ class Asked(BaseModel):
         examples=["select count(*) as n from release"],
     )
     within: Annotated[float, Field(gt=0, strict=True)] | Annotated[str, Field(max_length=20)] = Field(
-        description='the wanted half width of each interval: rows, such as 50, or a share of each number, such as "2%"',
+        description='the wanted half width of each interval: rows or units of a mean, such as 50; "2%" of each number; or "2 points" of a share',
         examples=[50, "2%"],
     )
     level: float = Field(default=0.95, ge=LOWEST_LEVEL, lt=1, description="the level of the intervals")
@@ -84,6 +84,10 @@ class Priced(BaseModel):
     epsilon: float = Field(
         description="the price by itself as an epsilon; epsilons of several answers add up to more than they cost"
     )
+    epsilon_after: float | None = Field(
+        description="what you have left afterwards, by itself as an epsilon; null if that is too little"
+    )
+    epsilon_of: float = Field(description="your share, or the session's budget if that has less left, as an epsilon")
     half_width: float | None = Field(description="the largest half width of the answer's intervals")
     level: float
 
@@ -96,11 +100,28 @@ class Answered(BaseModel):
     price: Priced
 
 
+class SessionEpsilon(BaseModel):
+    """The amounts of the session, each as an epsilon by itself."""
+
+    reserved: float
+    spent: float
+    remaining: float
+
+
 class SessionBudget(BaseModel):
     """The budget of the whole session."""
 
     id: str
     reserved: float
+    spent: float
+    remaining: float
+    epsilon: SessionEpsilon
+
+
+class ShareEpsilon(BaseModel):
+    """The amounts of an analyst, each as an epsilon by itself."""
+
+    cap: float
     spent: float
     remaining: float
 
@@ -113,6 +134,7 @@ class Budget(BaseModel):
     spent: float
     remaining: float
     currency: str
+    epsilon: ShareEpsilon
     removed: bool
     session: SessionBudget
 
@@ -122,6 +144,7 @@ class Bought(BaseModel):
 
     query: str
     cost: float
+    epsilon: float
     level: float
     rows: list[dict[str, Any]]
 

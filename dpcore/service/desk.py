@@ -128,7 +128,9 @@ class Desk:
         known = self._prices.get(question)
         if known is not None:
             return known
-        price = await self._run(lambda session: session.price(question.query, **question.accuracy), analyst)
+        price = await self._run(
+            lambda session: session.price(question.query, payer=Payer(analyst), **question.accuracy), analyst
+        )
         told = _told(price, question)
         if price.free:
             self._prices.keep(question, told)
@@ -226,6 +228,8 @@ def _told(price: Price, question: Question) -> dict[str, Any]:
         "cost": price.cost,
         "currency": price.currency,
         "epsilon": price.epsilon,
+        "epsilon_after": price.epsilon_after,
+        "epsilon_of": price.epsilon_of,
         "half_width": price.half_width if math.isfinite(price.half_width) else None,
         "level": question.level,
     }

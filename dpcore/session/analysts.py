@@ -9,11 +9,12 @@ from typing import Any
 
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Ledger, Run, open_ledger
-from dpcore.ledger.rows import Share, in_currency
+from dpcore.ledger.rows import Share
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, budget_of
 from dpcore.session.bought import Bought
 from dpcore.session.opening import joined
+from dpcore.session.price import as_epsilon, in_epsilon
 from dpcore.spec import load_spec
 
 TOKEN_BYTES = 32
@@ -28,6 +29,7 @@ class Issued:
     token: str
     cap: float
     currency: str
+    epsilon: float
 
 
 def hash_of(token: str) -> str:
@@ -66,12 +68,12 @@ def add_analyst(
             cap = int(run.reserved * (share or 0.0))
         if cap > run.reserved:
             raise UsageError(
-                f"session {run.id} has {in_currency(run.reserved, account.currency)} in all, and a cap of {in_currency(cap, account.currency)} "
+                f"session {run.id} has {in_epsilon(run.reserved, account)} in all, and a cap of {in_epsilon(cap, account)} "
                 "would be more; give the analyst at most --share 1"
             )
         token = secrets.token_urlsafe(TOKEN_BYTES)
         ledger.share(run.id, analyst=analyst, cap=cap, token=hash_of(token))
-    return Issued(run.id, analyst, token, cap / AMOUNT_OF_ONE, account.currency.symbol)
+    return Issued(run.id, analyst, token, cap / AMOUNT_OF_ONE, account.currency.symbol, as_epsilon(cap, account))
 
 
 def remove_analyst(spec: str | Path, analyst: str, *, session: str | None = None) -> dict[str, Any]:
@@ -103,16 +105,20 @@ def budget_for(ledger: Ledger, run: Run, analyst: str) -> dict[str, Any]:
     share = ledger.shares(run.id).get(analyst)
     if share is None:
         raise UsageError(f"session {run.id} has no analyst '{analyst}'; ask the steward")
-    session = {name: getattr(run, name) / AMOUNT_OF_ONE for name in ("reserved", "spent", "remaining")}
-    return {**told(share, ledger.account(run.account)), "session": {"id": run.id, **session}}
+    account, names = ledger.account(run.account), ("reserved", "spent", "remaining")
+    session = {name: getattr(run, name) / AMOUNT_OF_ONE for name in names}
+    epsilon = {name: as_epsilon(getattr(run, name), account) for name in names}
+    return {**told(share, account), "session": {"id": run.id, **session, "epsilon": epsilon}}
 
 
 def bought_by(ledger: Ledger, session: str, analyst: str) -> Iterator[tuple[Bought, dict[str, Any]]]:
     """Yield what an analyst has bought, oldest first, each with its question, cost and level as plain JSON values."""
+    account = ledger.account(ledger.run(session).account)
     for each in ledger.transcript(session):
         if each.analyst == analyst:
             bought = Bought.from_bytes(each.output or b"", step=each.step)
-            yield bought, {"query": bought.question, "cost": each.amount / AMOUNT_OF_ONE, "level": bought.level}
+            paid = {"cost": each.amount / AMOUNT_OF_ONE, "epsilon": as_epsilon(each.amount, account)}
+            yield bought, {"query": bought.question, **paid, "level": bought.level}
 
 
 def told(share: Share, account: Account) -> dict[str, Any]:
@@ -123,5 +129,6 @@ def told(share: Share, account: Account) -> dict[str, Any]:
         "spent": share.spent / AMOUNT_OF_ONE,
         "remaining": share.remaining / AMOUNT_OF_ONE,
         "currency": account.currency.symbol,
+        "epsilon": {name: as_epsilon(getattr(share, name), account) for name in ("cap", "spent", "remaining")},
         "removed": share.token is None,
     }

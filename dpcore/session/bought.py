@@ -49,7 +49,9 @@ class Bought:
         counts: The noisy count of each class.
         noise: The standard deviation of the noise, per count.
         numbers: The answer: an interval for each number of the query, in its order.
-        share: The wanted half width as a share of each number as it was expected before; None if it was wanted in rows.
+        wanted: The wanted half width; None in a ledger of an earlier version, unless it was relative.
+        relative: Whether that is a share of each number as it was expected before.
+        drawn: The noisy sums and rows as they were drawn, if sums were bought; `counts` follow from them.
     """
 
     step: str
@@ -60,7 +62,9 @@ class Bought:
     counts: Counts
     noise: float
     numbers: tuple[Interval, ...]
-    share: float | None = None
+    wanted: float | None = None
+    relative: bool = False
+    drawn: Counts | None = None
 
     def answer(self, query: Query) -> dict[Number, Interval]:
         """Return the intervals by the numbers of a query that asks the same."""
@@ -81,9 +85,14 @@ class Bought:
             "noise": self.noise.hex(),
             "numbers": [_told(each) for each in self.numbers],
         }
-        if self.share is not None:
-            head["share"] = self.share.hex()
-        return json.dumps(head, sort_keys=True).encode() + b"\n" + self.counts.astype("<i8").tobytes()
+        if self.wanted is not None:
+            head["share" if self.relative else "wanted"] = self.wanted.hex()
+        return json.dumps(head, sort_keys=True).encode() + b"\n" + self._body
+
+    @property
+    def _body(self) -> bytes:
+        parts = [self.counts] if self.drawn is None else [self.counts, self.drawn]
+        return b"".join(each.astype("<i8").tobytes() for each in parts)
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, step: str) -> "Bought":
@@ -93,7 +102,10 @@ class Bought:
             public = json.loads(head)
             groups = tuple(np.array(each, dtype=np.intp) for each in public["groups"])
             grid = Grid(tuple(public["columns"]), groups)
-            counts = np.frombuffer(body, dtype="<i8").astype(np.int64).reshape(grid.shape)
+            wanted = public.get("share", public.get("wanted"))
+            numbers = np.frombuffer(body, dtype="<i8").astype(np.int64)
+            cells = int(np.prod(grid.shape, dtype=np.int64))
+            counts, drawn = numbers[:cells].reshape(grid.shape), numbers[cells:]
             return cls(
                 step=step,
                 question=public["question"],
@@ -103,7 +115,9 @@ class Bought:
                 counts=counts,
                 noise=float.fromhex(public["noise"]),
                 numbers=tuple(map(_restored, public["numbers"])),
-                share=float.fromhex(public["share"]) if "share" in public else None,
+                wanted=None if wanted is None else float.fromhex(wanted),
+                relative="share" in public,
+                drawn=drawn if drawn.size else None,
             )
         except (ValueError, KeyError, TypeError):
             raise LedgerDamaged(

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpcore.errors import BudgetRefused, DpflowError, UsageError
-from dpcore.ledger.rows import in_currency
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.session.accuracy import Within
-from dpcore.session.price import Reply
+from dpcore.session.price import Reply, as_epsilon
 from dpcore.session.questions import Questions
 from dpcore.session.session import Session
 
@@ -40,6 +39,7 @@ class Answered:
         level: The level of its intervals.
         reply: The answer, and what the wanted accuracy would still cost.
         paid: What this run has paid for it, in the account's currency.
+        epsilon: That price as an epsilon by itself.
         reason: Why the answer is wider than wanted; empty if it is not.
     """
 
@@ -48,6 +48,7 @@ class Answered:
     level: float
     reply: Reply
     paid: float
+    epsilon: float
     reason: str
 
     @property
@@ -89,10 +90,9 @@ class Dashboard:
         amount = sum(self._known[number].price.amount for number in to_buy)
         remaining = self.session.run.remaining
         if amount > remaining and not self.questions.accept_wider:
-            currency = self.session.account.currency
             raise BudgetRefused(
-                f"{len(to_buy)} of {len(self.questions.queries)} answers must be bought and cost {in_currency(amount, currency)} together, "
-                f"but session {self.session.id} has {in_currency(remaining, currency)} left; ask for wider intervals or fewer queries, "
+                f"{len(to_buy)} of {len(self.questions.queries)} answers must be bought and cost {self.session.in_epsilon(amount)} together, "
+                f"but session {self.session.id} has {self.session.in_epsilon(remaining)} left; ask for wider intervals or fewer queries, "
                 "accept wider answers, or open another session",
                 requested=amount,
                 remaining=remaining,
@@ -123,10 +123,17 @@ class Dashboard:
                 level=self.questions.level,
                 reply=self._known[number],
                 paid=self._paid.get(number, 0) / AMOUNT_OF_ONE,
+                epsilon=as_epsilon(self._paid.get(number, 0), self.session.account),
                 reason=self._wider.get(number, ""),
             )
             for number in self._numbers()
         ]
+
+    @property
+    def balance(self) -> str:
+        """What all answers together have cost in this run, and what is left of the session's budget, in epsilon first."""
+        paid, left = sum(self._paid.values()), self.session.run.remaining
+        return f"paid {self.session.in_epsilon(paid)}, {self.session.in_epsilon(left)} left in the session"
 
     @property
     def remaining(self) -> float:

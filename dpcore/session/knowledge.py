@@ -58,7 +58,7 @@ class Knowledge:
     Attributes:
         first: The release with which the session began.
         bought: All purchases so far, in the order of the ledger.
-        learned: Which of them the model has learned. A factored model has no room for some.
+        learned: Which of them the model has learned. A factored model has no room for some, and none learns sums.
         fits: The functions of the model, the pilot and the replicates, with those of grids apart; None before the first purchase.
     """
 
@@ -90,7 +90,8 @@ class Knowledge:
         """The release that answers are computed from."""
         if self.fits is None and not self.bought:
             return self.first
-        resolutions, measured = with_axes(self.first.resolutions, self.bought)
+        counted = [each for each in self.bought if each.drawn is None]
+        resolutions, measured = with_axes(self.first.resolutions, counted)
         return KnownRelease(
             folder=self.first.folder,
             manifest=self.first.manifest,
@@ -149,7 +150,12 @@ class Knowledge:
         return replace(grown, learned=(*self.learned, number), fits=started.refitted(grown, number))
 
     def _has_room(self, purchase: Bought) -> bool:
-        """Return whether the model can have a function of the purchase's columns. A dense model can."""
+        """Return whether the model can have a function of the purchase's columns. A dense model can.
+
+        Sums teach it nothing: they tell how many rows of a group have a value, and not how the values lie, which it would seem to know then.
+        """
+        if purchase.drawn is not None:
+            return False
         fit = self._begun.model if self.fits is None else self._uncertainty.model
         model = assigned(self.first, fit)
         if not isinstance(model, FactoredModel):

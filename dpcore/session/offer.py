@@ -3,15 +3,16 @@
 Everything here is computed from the transcript and the question. No data is touched.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from dpcore.answers.evaluate import Prepared
 from dpcore.answers.intervals import Basis, Interval
 from dpcore.answers.merging import Merging
-from dpcore.answers.query import Count, Number, Query
+from dpcore.answers.query import Count, Number, Output, Query, Sum
 from dpcore.errors import UsageError
 from dpcore.marginals.measurements import Counts
 from dpcore.mechanisms.currency_noise import Noise
@@ -20,9 +21,11 @@ from dpcore.models.model import Weights
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
 from dpcore.release.integrity import one_line
-from dpcore.session.accuracy import Within, cheapest, needed_noise
+from dpcore.session.accuracy import Within, needed_noise
 from dpcore.session.bought import Bought, digest_of
 from dpcore.session.knowledge import Knowledge
+from dpcore.session.purchase import Amounts, Part, Purchase, counting, parts_of, plan, summed_columns
+from dpcore.session.values import Values
 from dpcore.universe.leaves import Fine
 from dpcore.universe.spreading import spread_of
 
@@ -44,8 +47,10 @@ class Offer:
         numbers: All numbers as they are known now.
         within: The wanted accuracy.
         stored: Whether this question was answered before, as accurately.
-        grid: What would be counted; None if the answer is free.
+        purchase: What would be measured; None if the answer is free.
         noise: The noise that would be added; None if the answer is free.
+        bought: The numbers that the measurement makes more accurate.
+        expected: Their linear parts, as the model expects them.
     """
 
     query: Query
@@ -53,8 +58,10 @@ class Offer:
     numbers: Answered
     within: Within
     stored: bool = False
-    grid: Grid | None = None
+    purchase: Purchase | None = None
     noise: Noise | None = None
+    bought: tuple[Number, ...] = ()
+    expected: Amounts = field(default_factory=dict)
 
     def amount(self, currency: Currency) -> int:
         """Return the price, as an amount of the currency; 0 if the answer is free."""
@@ -75,30 +82,30 @@ class Offer:
         """Return whether all numbers, as they are known now, are as accurate as wanted."""
         return _is_within(self.numbers, within)
 
-    def reachable(self, noise: Noise) -> float:
-        """Return the largest half width that the counts would have with other noise, rounded up so that it can be asked for."""
-        if self.grid is None:
-            return self.half_width
-        halves = []
-        for number, known in self.numbers.items():
-            if isinstance(number, Count):
-                empty = np.zeros(self.grid.shape, dtype=np.int64)
-                own, variances = _sums(self.prepared, number, self.grid, empty, noise.standard_deviation)
-                halves.append(half_widths(_averaged(known, own, variances, normal=self.within.normal)).max())
-        return ROUNDED_UP * float(max(halves))
+    def reachable(self, amount: int, currency: Currency) -> float:
+        """Return the largest half width that the numbers would have for another price, rounded up so that it can be asked for.
 
-    def answer(self, counts: Counts) -> Answered:
-        """Return the answer from bought counts: the average, by inverse variances, of what was known and what was bought."""
-        if self.grid is None or self.noise is None:
+        Raises:
+            UsageError: If the amount is too little for any noise.
+        """
+        if self.purchase is None or self.noise is None:
+            return self.half_width
+        noise = type(self.noise).for_amount(amount, currency=currency, sensitivity=self.noise.sensitivity)
+        other = replace(self.purchase, deviation=noise.standard_deviation)
+        halves = [
+            half_widths(_averaged(self.numbers[each], other, each, self.expected, self.within)) for each in self.bought
+        ]
+        return ROUNDED_UP * float(max(np.nanmax(each, initial=0.0) for each in halves))
+
+    def answer(self, noisy: Counts) -> Answered:
+        """Return the answer from what was bought: the average, by inverse variances, of what was known and what was bought."""
+        if self.purchase is None:
             return self.numbers
-        found: dict[Number, Interval] = {}
-        for number, known in self.numbers.items():
-            if isinstance(number, Count):
-                own, variances = _sums(self.prepared, number, self.grid, counts, self.noise.standard_deviation)
-                found[number] = _averaged(known, own, variances, normal=self.within.normal)
-            else:
-                found[number] = known
-        return found
+        amounts = self.purchase.amounts(noisy, self.bought)
+        return {
+            number: _averaged(known, self.purchase, number, amounts, self.within) if number in self.bought else known
+            for number, known in self.numbers.items()
+        }
 
 
 def half_widths(interval: Interval) -> Weights:
@@ -113,6 +120,7 @@ def offer(  # noqa: PLR0913  what is asked, what is known, and who pays
     within: Within,
     currency: Currency,
     protection: Protection,
+    have_sums: Collection[int] = (),
     most_cells: int | None = None,
 ) -> Offer:
     """Return the answer to a question if it is accurate enough, or what it takes to make it so.
@@ -136,23 +144,41 @@ def offer(  # noqa: PLR0913  what is asked, what is known, and who pays
         return Offer(query, prepared, numbers, within)
     if not isinstance(prepared, Merging):
         raise UsageError("the question was not prepared for this release; report this")
-    grid = _grid(prepared, numbers, within, names=knowledge.first.universe.names)
-    noise = min(
-        needed_noise(
-            half_widths(each),
-            within.half_widths(each.value),
-            _cells(prepared, number, grid),
-            normal=within.normal,
-        )
-        for number, each in numbers.items()
-        if isinstance(number, Count)
-    )
-    made = cheapest(noise, currency=currency, protection=protection)
+    sold, column = _bought(prepared, numbers, within, have_sums=have_sums)
+    rows = knowledge.intervals.ensemble.merging(counting(query, sold))
+    values = None if column is None else Values.of(column, rows.column(column).attribute)
+    known = {each: numbers[each] for each in sold}
+    grid = _grid(rows, known, values, names=knowledge.first.universe.names)
+    expected = _expected(query, sold, values, knowledge)
+
+    def needed(purchase: Purchase) -> float:
+        def errors(number: Number, purchase: Purchase) -> tuple[Weights, Weights]:
+            # twice: rows that are divided by have their noise, and so has the interval around them
+            return purchase.errors(number, expected, reach=2 * within.normal)
+
+        noises = []
+        for number, each in known.items():
+            variance, rounding = errors(number, purchase)
+            hopeless = ~np.isfinite(errors(number, replace(purchase, deviation=1.0))[0])  # a group without rows
+            trusted = _trusted(each, purchase)
+            noises.append(
+                needed_noise(
+                    np.where(hopeless, 0.0, trusted),
+                    within.half_widths(each.value),
+                    np.where(variance > 0, variance / purchase.deviation**2, 1.0),
+                    normal=within.normal,
+                    rounding=rounding / within.normal,
+                )
+            )
+        return 0.0 if min(noises) == math.inf else min(noises)
+
+    made = plan(rows, grid, values, needed=needed, currency=currency, protection=protection)
     if made is None:
         raise UsageError(
-            f"no measurement is sold that is as accurate as {within.words}: its counts would be almost exact; ask for a wider interval"
+            f"no measurement is sold that is as accurate as {within.words}: its numbers would be almost exact, or hardly any row is in its "
+            "groups; ask for a wider interval, or for groups with more rows"
         )
-    return Offer(query, prepared, numbers, within, grid=grid, noise=made)
+    return Offer(query, prepared, numbers, within, purchase=made[0], noise=made[1], bought=sold, expected=expected)
 
 
 def _last_bought(query: Query, knowledge: Knowledge) -> Bought | None:
@@ -167,13 +193,13 @@ def _stored(bought: Bought, query: Query, within: Within) -> Answered:
 
 
 def _was_for(bought: Bought | None, within: Within) -> bool:
-    """Return whether an answer was bought for the wanted share of each number, or a smaller one.
+    """Return whether an answer was bought for the wanted accuracy, or a narrower one.
 
-    A share is of what was expected before. The answer may turn out smaller, but asking for the same again must not cost again.
+    Its noise follows from what was expected before. The answer may turn out less accurate, but asking for the same again must not cost again.
     """
-    if bought is None or bought.share is None or not within.relative:
+    if bought is None or bought.wanted is None or bought.relative != within.relative:
         return False
-    return bought.share <= within.size and bought.level >= within.level
+    return bought.wanted <= within.size and bought.level >= within.level
 
 
 def _at_level(interval: Interval, bought: Bought, within: Within) -> Interval:
@@ -182,7 +208,7 @@ def _at_level(interval: Interval, bought: Bought, within: Within) -> Interval:
         return interval
     scale = within.normal / Within(1.0, relative=False, level=bought.level).normal
     half = half_widths(interval) * scale
-    low = np.maximum(interval.value - half, 0.0)
+    low = np.where(interval.low >= 0, np.maximum(interval.value - half, 0.0), interval.value - half)
     return replace(interval, low=low, high=interval.value + half)
 
 
@@ -221,27 +247,65 @@ def _centred(known: Interval) -> Interval:
     return replace(known, value=value)
 
 
-def _grid(merging: Merging, numbers: Answered, within: Within, *, names: Sequence[str]) -> Grid:
+def _bought(
+    merging: Merging, numbers: Answered, within: Within, *, have_sums: Collection[int]
+) -> tuple[tuple[Number, ...], int | None]:
+    """Return the numbers that a measurement makes more accurate, and the column whose sums it needs, if any.
+
+    Raises:
+        UsageError: If one that is not accurate enough is not computed from counts and sums, or they need sums of several columns.
+    """
+    columns: set[int] = set()
+    for number, each in numbers.items():
+        if not within.satisfied(half_widths(each), each.value):
+            summed = summed_columns(number)
+            if summed is None or not summed.issubset(have_sums):
+                raise UsageError(
+                    f"{_name(merging, number)} is known within {_widest(numbers, [number]):.4g}{_where(merging, each)} and cannot be bought more "
+                    "accurately: only counts, and sums and means of columns of numbers can; ask within that, or for counts"
+                )
+            columns |= summed
+    if len(columns) > 1:
+        raise UsageError("the question needs sums of several columns; ask about one of them at a time")
+    sold = [number for number in numbers if (summed := summed_columns(number)) is not None and summed <= columns]
+    return tuple(sold), next(iter(columns), None)
+
+
+def _expected(query: Query, bought: Sequence[Number], values: Values | None, knowledge: Knowledge) -> Amounts:
+    """Return the linear parts of some numbers, by the model."""
+    parts = dict.fromkeys(part for number in bought for part in parts_of(number))
+    asked = {
+        part: Count(part.where) if values is None or not part.valued else Sum(values.column, part.where)
+        for part in parts
+    }
+    outputs = tuple(Output(str(place), each) for place, each in enumerate(dict.fromkeys(asked.values())))
+    ensemble = knowledge.intervals.ensemble
+    merging = ensemble.merging(Query(outputs, query.where, query.keys))
+    found = {each: ensemble.parts(merging, each)[each] for each in asked.values()}
+    expected: dict[Part, Weights] = {}
+    for part, number in asked.items():
+        amounts = found[number]
+        if values is not None and part.valued:
+            amounts = amounts - values.middle * found[Count(part.where)]
+        expected[part] = np.full(amounts.shape, amounts.sum()) if part.overall else amounts
+    return expected
+
+
+def _grid(merging: Merging, numbers: Answered, values: Values | None, *, names: Sequence[str]) -> Grid:
     """Return the classes of cells that a question distinguishes.
 
     Raises:
-        UsageError: If a count of them cannot answer the question.
+        UsageError: If a measurement of them cannot answer the question.
     """
-    for number, each in numbers.items():
-        if not isinstance(number, Count) and not within.satisfied(half_widths(each), each.value):
-            raise UsageError(
-                f"{_name(merging, number)} is known within {_widest(numbers, [number]):.4g}{_where(merging, each)} and cannot be bought more "
-                "accurately, since it is not a count; ask within that, or for counts, from which it can be computed"
-            )
-    counts = [number for number in numbers if isinstance(number, Count)]
+    counts = [number for number in merging.query.numbers() if isinstance(number, Count)]
     columns = tuple(sorted({axis for number in counts for axis in merging.form(number).axes}))
     if cut := [column for column in columns if merging.is_cut(column)]:
         raise UsageError(
-            f"the question divides {_divided(merging, cut[0], one_line(names[cut[0]]))}, within which nothing can be measured: its counts are "
-            f"known within {_widest(numbers, counts):.4g}; ask within that, or use these ends"
+            f"the question divides {_divided(merging, cut[0], one_line(names[cut[0]]))}, within which nothing can be measured: its numbers are "
+            f"known within {_widest(numbers, list(numbers)):.4g}; ask within that, or use these ends"
         )
     grid = Grid(columns, tuple(merging.classes(column) for column in columns))
-    cells = int(np.prod(grid.shape, dtype=np.float64))
+    cells = int(np.prod(grid.shape, dtype=np.float64)) * (1 if values is None else len(values.steps))
     if cells > MOST_CELLS:
         raise UsageError(
             f"the question distinguishes {cells:,} groups of rows, and at most {MOST_CELLS:,} can be counted; use fewer columns or wider bins"
@@ -280,27 +344,28 @@ def _widest(numbers: Answered, some: Sequence[Number]) -> float:
     return ROUNDED_UP * max(float(np.nanmax(half_widths(numbers[each]))) for each in some)
 
 
-def _cells(prepared: Prepared, number: Count, grid: Grid) -> Weights:
-    """Return how many classes of the grid each group of a count is summed from; at least one."""
-    _, variances = _sums(prepared, number, grid, np.zeros(grid.shape, dtype=np.int64), 1.0)
-    return np.maximum(np.where(np.isfinite(variances), variances, 1.0), 1.0)
+def _averaged(known: Interval, purchase: Purchase, number: Number, amounts: Amounts, within: Within) -> Interval:
+    """Average what was known with what was bought. A group that no row can belong to, and a number that is known exactly, stay as they are."""
+    variances, rounding = purchase.errors(number, amounts, reach=within.normal)
+    bought, half = (np.sqrt(variances) + rounding / within.normal) ** 2, half_widths(known)
+    none = (variances <= 0) | ~np.isfinite(bought) | ~(half > 0)
+    bought = np.where(none, 1.0, bought)
+    before = np.maximum(
+        (np.where(none, 1.0, _trusted(known, purchase)) / within.normal) ** 2, np.finfo(np.float64).tiny
+    )
+    weight = np.where(none, 0.0, 1 / (1 + bought / before))
+    own = np.where(none, known.value, purchase.value(number, amounts))
+    lowest, highest = purchase.ends(number)
+    value = np.clip(weight * own + (1 - weight) * known.value, lowest, highest)
+    half = np.where(none, half, within.normal * np.sqrt(bought * weight))
+    low, high = np.maximum(value - half, lowest), np.minimum(value + half, highest)
+    return Interval(value, low, high, Basis.MEASURED, inferred=none & (half_widths(known) > 0))
 
 
-def _sums(prepared: Prepared, number: Count, grid: Grid, counts: Counts, noise: float) -> tuple[Weights, Weights]:
-    """Return a count of each group, summed from counts of the grid, and its variance."""
-    form = prepared.form(number)
-    others = tuple(place for place, column in enumerate(grid.columns) if column not in form.axes)
-    summed = counts.sum(axis=others).astype(np.float64)
-    merged = np.full(summed.shape, counts.size / max(summed.size, 1))
-    return form.totals(lambda _: summed), form.totals(lambda _: merged) * noise**2
+def _trusted(known: Interval, purchase: Purchase) -> Weights:
+    """Return the half widths with which an answer is averaged: infinite ones, if what is known may be far off its intervals.
 
-
-def _averaged(known: Interval, own: Weights, variances: Weights, *, normal: float) -> Interval:
-    """Average what was known with bought sums. A group that no row can belong to, and a number that is known exactly, stay as they are."""
-    before = np.maximum((half_widths(known) / normal) ** 2, np.finfo(np.float64).tiny)
-    none = (variances <= 0) | (half_widths(known) == 0)
-    bought = np.where(none, 1.0, variances)
-    weight = np.where(none, 0.0, before / (before + bought))
-    value = np.maximum(weight * own + (1 - weight) * known.value, 0.0)
-    half = np.where(none, half_widths(known), normal * np.sqrt(before * bought / (before + bought)))
-    return Interval(value, np.maximum(value - half, 0.0), value + half, Basis.MEASURED)
+    That is what a model infers of sums and means: it knows counts, and not how values lie within cells.
+    """
+    half, doubted = half_widths(known), purchase.values is not None and known.basis is not Basis.MEASURED
+    return np.where((half > 0) & doubted, math.inf, half)

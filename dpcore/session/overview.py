@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.ledger import Ledger, Run, open_ledger
+from dpcore.ledger import Account, Ledger, Run, open_ledger
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.reporting.session_claims import Claim, sessions
 from dpcore.session.bought import Bought
 from dpcore.session.offer import half_widths
 from dpcore.session.opening import bought_first, joined, meaning_of
+from dpcore.session.price import as_epsilon
 from dpcore.session.turns import alone
 from dpcore.spec import load_spec
 
@@ -21,18 +22,25 @@ CLOSING_SECONDS = 15.0
 
 def described(ledger: Ledger, run: Run) -> dict[str, Any]:
     """Return what a session has reserved, spent and bought, as plain JSON values."""
-    claim, answers = Claim.read(run.claim), ledger.transcript(run.id)
+    claim, answers, account = Claim.read(run.claim), ledger.transcript(run.id), ledger.account(run.account)
+    not_stored = run.spent - sum(each.amount for each in answers)
     return {
         "session": run.id,
         "state": _state(ledger, run),
         "account": run.account,
-        "currency": ledger.account(run.account).currency.symbol,
+        "currency": account.currency.symbol,
         "reserved": run.reserved / AMOUNT_OF_ONE,
         "spent": run.spent / AMOUNT_OF_ONE,
         "remaining": run.remaining / AMOUNT_OF_ONE,
-        "not_stored": (run.spent - sum(each.amount for each in answers)) / AMOUNT_OF_ONE,
+        "epsilon": {
+            **{name: as_epsilon(getattr(run, name), account) for name in ("reserved", "spent", "remaining")},
+            "not_stored": as_epsilon(not_stored, account),
+        },
+        "not_stored": not_stored / AMOUNT_OF_ONE,
         "first": claim.first if claim else None,
-        "bought": [_bought(Bought.from_bytes(each.output or b"", step=each.step), each.amount) for each in answers],
+        "bought": [
+            _bought(Bought.from_bytes(each.output or b"", step=each.step), each.amount, account) for each in answers
+        ],
     }
 
 
@@ -44,10 +52,11 @@ def _state(ledger: Ledger, run: Run) -> str:
     return "opening" if first is None or first.state == "open" else "open"
 
 
-def _bought(bought: Bought, amount: int) -> dict[str, Any]:
+def _bought(bought: Bought, amount: int, account: Account) -> dict[str, Any]:
     return {
         "question": " ".join(bought.question.split()),
         "cost": amount / AMOUNT_OF_ONE,
+        "epsilon": as_epsilon(amount, account),
         "half_width": float(max(np.nanmax(half_widths(each), initial=0.0) for each in bought.numbers)),
         "level": bought.level,
     }
@@ -93,5 +102,6 @@ def end_session(ledger: Ledger, run: Run) -> dict[str, Any]:
                 lease = ledger.lease(each.id)
                 returned += ledger.leased(lease).remaining
                 ledger.settle(each.id, release=None, lease=lease)
-    currency = ledger.account(run.account).currency.symbol
-    return {"session": run.id, "returned": returned / AMOUNT_OF_ONE, "currency": currency}
+    account = ledger.account(run.account)
+    told = {"returned": returned / AMOUNT_OF_ONE, "epsilon": as_epsilon(returned, account)}
+    return {"session": run.id, **told, "currency": account.currency.symbol}

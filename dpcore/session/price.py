@@ -1,8 +1,24 @@
-"""What a session answers: a price beforehand, and a table with what was paid."""
+"""What a session answers: a price beforehand, and a table with what was paid. Every price is said in epsilon first."""
 
 from dataclasses import dataclass
 
 import pandas as pd
+
+from dpcore.ledger import Account
+from dpcore.ledger.rows import in_currency
+from dpcore.privacy.accounting import Currency, epsilon_of
+from dpcore.reporting.formatting import at_most, down
+
+
+def as_epsilon(amount: int, account: Account) -> float:
+    """Return the epsilon that an amount of an account's budget is by itself. Epsilons of several amounts add up to more."""
+    return epsilon_of(amount, currency=account.currency, delta=account.delta)
+
+
+def in_epsilon(amount: int, account: Account) -> str:
+    """Return an amount as text, such as `epsilon 0.012`; an amount of another currency follows in brackets."""
+    words = f"epsilon {at_most(as_epsilon(amount, account))}"
+    return words if account.currency is Currency.PURE else f"{words} ({in_currency(amount, account.currency)})"
 
 
 @dataclass(frozen=True)
@@ -16,7 +32,9 @@ class Price:
         epsilon: The price as an epsilon by itself, at the spec's delta. Epsilons of several answers add up to more than all of them cost.
         half_width: The largest half width of the intervals that the answer will have.
         stored: Whether the question was bought before, as accurately.
-        remaining: What is left of the session's budget before this answer, in the account's currency.
+        remaining: What is left of the session's budget before this answer, or of the payer's share, in the account's currency.
+        epsilon_after: What is left afterwards, as an epsilon by itself; None if that is too little for the answer.
+        epsilon_of: The session's budget for purchases, or the payer's share, as an epsilon.
     """
 
     amount: int
@@ -26,11 +44,20 @@ class Price:
     half_width: float
     stored: bool
     remaining: float
+    epsilon_after: float | None
+    epsilon_of: float
 
     @property
     def free(self) -> bool:
         """Whether the answer costs nothing."""
         return self.amount == 0
+
+    @property
+    def left_text(self) -> str:
+        """What is left afterwards, in words."""
+        if self.epsilon_after is None:
+            return "more than remains"
+        return f"remaining afterwards: {down(self.epsilon_after)} of {at_most(self.epsilon_of)}"
 
 
 @dataclass(frozen=True)

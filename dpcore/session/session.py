@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import numpy as np
+
 from dpcore.answers.answer import frame_of
 from dpcore.answers.plain import plain_rows
 from dpcore.answers.query import Query
@@ -20,11 +22,9 @@ from dpcore.answers.sql.errors import as_written
 from dpcore.curator.curator import Curator
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Account, Lease, Ledger, Run, RunState
-from dpcore.ledger.rows import in_currency
 from dpcore.marginals.measurements import Counts
-from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.places import Places, places_of_spec
-from dpcore.privacy.accounting import AMOUNT_OF_ONE, epsilon_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release.columns import words_about
 from dpcore.release.descriptors import field_of
 from dpcore.runs.paying import ledger_of, paying_account
@@ -44,11 +44,12 @@ from dpcore.session.opening import (
     with_unchanged_table,
 )
 from dpcore.session.overview import described, end_session
-from dpcore.session.price import SESSION, Payer, Price, Reply
+from dpcore.session.price import SESSION, Payer, Price, Reply, as_epsilon, in_epsilon
 from dpcore.session.publishing import publish_knowledge
 from dpcore.session.starting import started
 from dpcore.session.table import SessionTable
 from dpcore.session.turns import Turns
+from dpcore.session.values import Values, have_sums
 from dpcore.spec import Declaration, load_spec
 
 _Result = TypeVar("_Result")
@@ -81,6 +82,7 @@ class Session:
         self._first_run = first_run(ledger, run, self._first)
         self._declaration = limited_by(declaration, self._first)
         self._account: Account = paying_account(ledger, declaration)
+        self._have_sums = have_sums(self._declaration, self._first.universe)
         self._source = SessionTable(self._declaration, table=table)
         self._curator = Curator(
             ledger=ledger,
@@ -149,6 +151,10 @@ class Session:
         """The account that pays."""
         return self._account
 
+    def in_epsilon(self, amount: int) -> str:
+        """Return an amount of the account's currency as text, in epsilon first."""
+        return in_epsilon(amount, self._account)
+
     @property
     def knowledge(self) -> Knowledge:
         """What the session knows now. Purchases of other processes are included."""
@@ -165,20 +171,22 @@ class Session:
         if self.run.state is RunState.OPEN:
             self._read_table()
 
-    def price(self, query: str, *, within: float | str, level: float = 0.95) -> Price:
+    def price(self, query: str, *, within: float | str, level: float = 0.95, payer: Payer = SESSION) -> Price:
         """Return what an answer would cost now. No data is touched, and nothing is charged.
 
         Args:
             query: One SQL statement, as for `dpcore.answer`.
-            within: The wanted half width of the intervals: a number of rows such as 50, or a text such as "2%" for a share of each number.
+            within: The wanted half width of the intervals: a number such as 50, in rows or in the units of a mean's column; or a text, "2%" of each
+                number, or "2 points" of a share.
             level: The level of the intervals.
+            payer: Who would pay. Default: the session itself.
 
         Raises:
             QueryError: If the statement cannot be understood. It has a line and a column.
             UsageError: If no measurement could make the answer as accurate.
         """
         wanted = Within.of(within, level=level)
-        return self._price(self._offer(self._parsed(query), wanted))
+        return self._price(self._offer(self._parsed(query), wanted), payer)
 
     def look(self, query: str, *, within: float | str | None, level: float = 0.95) -> Reply:
         """Return an answer as it is known now, however wide. Its price is what the wanted accuracy would cost; None wants none.
@@ -192,7 +200,7 @@ class Session:
     def ask(self, query: str, *, within: float | str, level: float = 0.95, payer: Payer = SESSION) -> Reply:
         """Answer a question. It is free if the model knows the answer well enough, or if the same question was bought before.
 
-        Otherwise the counts that the question distinguishes are measured, with the most noise that still makes the answer accurate
+        Otherwise the counts or sums that the question distinguishes are measured, with the most noise that still makes the answer accurate
         enough. The price is charged before the noise is drawn, and the answer is stored with its charge.
 
         Args:
@@ -210,11 +218,11 @@ class Session:
         turns = Turns(self._ledger, self.id)
         while True:
             offered = self._offer(parsed, wanted)
-            price = self._price(offered)
+            price = self._price(offered, payer)
             if price.free:
                 return Reply(frame_of(offered.prepared, offered.numbers), price)
             self._refuse_beyond(offered, price, payer)
-            self._read_table()
+            self._read_table(None if offered.purchase is None else offered.purchase.values)
             with turns.next() as lease:
                 # Others may have bought something meanwhile, perhaps the same answer.
                 if lease is not None and self._is_current():
@@ -291,6 +299,7 @@ class Session:
             within=within,
             currency=self._account.currency,
             protection=self._declaration.protection,
+            have_sums=self._have_sums,
             most_cells=self.most_cells,
         )
 
@@ -298,17 +307,28 @@ class Session:
         """Return an answer that was given before, with the names, the order and the limit of another query that asks the same."""
         return replace(given, query=query, prepared=self._known().intervals.ensemble.merging(query))
 
-    def _price(self, offered: Offer) -> Price:
+    def _price(self, offered: Offer, payer: Payer = SESSION) -> Price:
         currency, amount = self._account.currency, offered.amount(self._account.currency)
+        left, budget, _, _ = self._purse(payer)
         return Price(
             amount=amount,
             cost=amount / AMOUNT_OF_ONE,
             currency=currency.symbol,
-            epsilon=epsilon_of(amount, currency=currency, delta=self._declaration.spec.privacy.delta),
+            epsilon=as_epsilon(amount, self._account),
             half_width=offered.half_width,
             stored=offered.stored,
-            remaining=self.run.remaining / AMOUNT_OF_ONE,
+            remaining=left / AMOUNT_OF_ONE,
+            epsilon_after=as_epsilon(left - amount, self._account) if amount <= left else None,
+            epsilon_of=as_epsilon(budget, self._account),
         )
+
+    def _purse(self, payer: Payer) -> tuple[int, int, str, str]:
+        """Return what is left to a payer, of how much, whose it is, and what to do if it is too little."""
+        run = self.run
+        share = None if payer.analyst is None else self._ledger.shares(self.id).get(payer.analyst)
+        if share is not None and share.remaining < run.remaining:
+            return share.remaining, share.cap, f"analyst {share.analyst}", "ask the steward for a larger share"
+        return run.remaining, run.reserved, f"session {self.id}", "open another session"
 
     def _known(self) -> Knowledge:
         """Return what is known from everything bought so far, by any process."""
@@ -333,64 +353,61 @@ class Session:
 
     def _refuse_beyond(self, offered: Offer, price: Price, payer: Payer) -> None:
         """Raise if the session is closed, or the rest of its budget or of the payer's share cannot pay. The ledger checks both again."""
-        run = self.run
-        if run.state is not RunState.OPEN:
+        if self.run.state is not RunState.OPEN:
             raise UsageError(
                 f"session {self.id} is closed and buys no more answers; open another: dpflow session open SPEC"
             )
-        currency = self._account.currency
         if payer.at_most is not None and price.amount > payer.at_most:
             raise BudgetRefused(
-                f"this answer now costs {in_currency(price.amount, currency)}, more than was agreed to; look at its price again",
+                f"this answer now costs {self.in_epsilon(price.amount)}, more than was agreed to; look at its price again",
                 requested=price.amount,
                 remaining=payer.at_most,
             )
-        left, whose, instead = run.remaining, f"session {self.id}", "open another session"
-        share = None if payer.analyst is None else self._ledger.shares(self.id).get(payer.analyst)
-        if share is not None and share.remaining < left:
-            left, whose, instead = share.remaining, f"analyst {share.analyst}", "ask the steward for a larger share"
+        left, _, whose, instead = self._purse(payer)
         if price.amount > left:
             advice = "accept a wider interval"
             with suppress(UsageError):  # too little for any noise
-                noise = marginal_noise(left, currency=currency, protection=self._declaration.protection)
-                advice = f"for what is left, ask within {offered.reachable(noise):.4g} or more"
+                advice = f"for what is left, ask within {offered.reachable(left, self._account.currency):.4g} or more"
             raise BudgetRefused(
-                f"this answer costs {in_currency(price.amount, currency)}, but {whose} has "
-                f"{in_currency(left, currency)} left; {advice}, or {instead}",
+                f"this answer costs {self.in_epsilon(price.amount)}, but {whose} has {self.in_epsilon(left)} left; {advice}, or {instead}",
                 requested=price.amount,
                 remaining=left,
             )
 
-    def _read_table(self) -> None:
-        """Read the private table, if this process has not done so. It must be the one of the first release."""
-        self._source.read(self._first.universe, run_id=self._first_run.id, version=str(self._first_run.data_version))
+    def _read_table(self, values: Values | None = None) -> None:
+        """Read the private table, in finer cells of a column if given. It must be the one of the first release."""
+        run = self._first_run
+        self._source.read(self._first.universe, values, run_id=run.id, version=str(run.data_version))
 
     def _buy(self, question: str, offered: Offer, lease: Lease, analyst: str | None) -> Bought:
-        """Charge for a question's counts, draw their noise, and store them with the answer. In this order."""
-        grid, noise = offered.grid, offered.noise
-        if grid is None or noise is None:
+        """Charge for a question's numbers, draw their noise, and store them with the answer. In this order."""
+        purchase, noise = offered.purchase, offered.noise
+        if purchase is None or noise is None:
             raise UsageError("a free answer cannot be bought; report this")
         digest = digest_of(offered.query)
         earlier = sum(each.digest == digest for each in self._seen[1].bought)
         step = step_of(digest, earlier + 1)
 
-        def keep(counts: Counts) -> bytes:
-            numbers = offered.answer(counts)
+        def keep(noisy: Counts) -> bytes:
+            numbers, within = offered.answer(noisy), offered.within
             return Bought(
                 step=step,
                 question=question,
                 digest=digest,
-                level=offered.within.level,
-                share=offered.within.size if offered.within.relative else None,
-                grid=grid,
-                counts=counts,
-                noise=noise.standard_deviation,
+                level=within.level,
+                wanted=within.size,
+                relative=within.relative,
+                grid=purchase.grid,
+                counts=np.rint(purchase.split(noisy)[0]).astype(np.int64),
+                noise=purchase.rows_noise,
+                drawn=None if purchase.weighing is None else noisy,
                 numbers=tuple(numbers[number] for number in offered.query.numbers()),
             ).to_bytes()
 
         self._ledger.record_data_version(lease, str(self._first_run.data_version))
-        axes = self._source.hand_to(self._curator, grid, lease=lease, analyst=analyst)
-        return Bought.from_bytes(self._curator.measure_grid(step, axes, mechanism=noise, keep=keep), step=step)
+        axes = self._source.hand_to(self._curator, purchase, lease=lease, analyst=analyst)
+        stored = self._curator.measure_grid(step, axes, mechanism=noise, keep=keep, weighing=purchase.weighing)
+        return Bought.from_bytes(stored, step=step)
 
 
 def _with_ledger(declaration: Declaration, use: Callable[[Ledger, Places], _Result]) -> _Result:

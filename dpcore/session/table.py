@@ -1,6 +1,6 @@
 """The private table of a session: read once by a process, when it first buys an answer, and only if it is the table of the first release."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,9 +9,11 @@ import numpy as np
 from dpcore.curator.curator import Curator
 from dpcore.errors import TableChanged, UsageError
 from dpcore.ledger import Lease
+from dpcore.marginals.resolutions import Groups
 from dpcore.marginals.workload import Axes
-from dpcore.models.lifted import Grid
 from dpcore.places import places_of_spec
+from dpcore.session.purchase import Purchase
+from dpcore.session.values import Values
 from dpcore.spec import Declaration
 from dpcore.tables.cluster import connected
 from dpcore.tables.engines import Engine, engine_for
@@ -20,6 +22,25 @@ from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, fingerprint
 from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Universe
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """The counts of a table, with the axes that were added for classes of cells."""
+
+    histogram: Histogram
+    shape: tuple[int, ...]
+    added: dict[tuple[int, bytes], int] = field(default_factory=dict)
+
+    def axis(self, curator: Curator, column: int, groups: Groups) -> int:
+        """Return the axis for classes of a column. The curator adds it, unless it is there."""
+        if np.array_equal(groups, np.arange(self.shape[column])):
+            return column
+        name = (column, groups.tobytes())
+        if name not in self.added:
+            curator.coarsen(column, groups)
+            self.added[name] = len(self.shape) + len(self.added)  # only now: the curator may have failed
+        return self.added[name]
 
 
 class SessionTable:
@@ -34,9 +55,8 @@ class SessionTable:
         self._declaration = declaration
         self._table = table
         self._private = places_of_spec(declaration.path).private
-        self._counted: Histogram | None = None
+        self._counted: dict[int | None, _Counted] = {}
         self._changed = False
-        self._axes: dict[tuple[int, bytes], int] = {}
 
     @cached_property
     def _source(self) -> Source:
@@ -63,52 +83,58 @@ class SessionTable:
         records = self._engine.read(self._source, coding=coding, draws=draws, fingerprint=fingerprint)
         return str(records.version)
 
-    def read(self, universe: Universe, *, run_id: str, version: str) -> None:
+    def read(self, universe: Universe, values: Values | None = None, *, run_id: str, version: str) -> None:
         """Read and count the table, unless that is done. Raise if it is not the version that the run with this id has read.
+
+        Args:
+            universe: The cells of the release.
+            values: A column to read in finer cells. Of such columns, only the last one is kept.
+            run_id: The run.
+            version: The version that it has read.
 
         Raises:
             SourceError: If the table cannot be read.
             TableChanged: If it has changed since.
         """
-        if self._counted is not None:
+        column = None if values is None else values.column
+        if column in self._counted:
             return
         if self._changed:
             raise _other_table()
+        if values is not None:
+            universe = Universe({**universe.attributes, universe.names[values.column]: values.attribute})
         coding = self._coding(universe)
         self._engine.connect()
         self._check(replace(coding, universe=self._declaration.universe))
         fingerprint = Fingerprint.of_run(run_id, key=fingerprint_key(self._private))
         draws = Draws.fresh(unit_key=fingerprint.unit_key())
         records = self._engine.read(self._source, coding=coding, draws=draws, fingerprint=fingerprint)
-        found = self.version(run_id) if self._declaration.descents() else records.version
+        found = self.version(run_id) if values is not None or self._declaration.descents() else records.version
         if found != version:
             self._changed = True
             raise _other_table()
-        self._counted = self._engine.count(records, universe)
-        self._universe = universe
+        self._counted = {place: each for place, each in self._counted.items() if place is None}
+        self._counted[column] = _Counted(self._engine.count(records, universe), universe.shape)
 
-    def hand_to(self, curator: Curator, grid: Grid, *, lease: Lease, analyst: str | None) -> Axes:
-        """Hand the counts to a curator who charges an analyst, with axes for the classes of a grid. Return these axes."""
-        if self._counted is None:
+    def hand_to(self, curator: Curator, purchase: Purchase, *, lease: Lease, analyst: str | None) -> Axes:
+        """Hand the counts to a curator who charges an analyst, with axes for the classes of a purchase. Return these axes.
+
+        The column whose sums are bought comes last, in its finer cells.
+        """
+        values, grid = purchase.values, purchase.grid
+        counted = self._counted.get(None if values is None else values.column)
+        if counted is None:
             raise UsageError("the table was not read yet; report this")
-        curator.receive(self._counted, lease=lease, analyst=analyst)
-        axes = []
-        for column, groups in zip(grid.columns, grid.groups, strict=True):
-            name = (column, groups.tobytes())
-            if name not in self._axes:
-                whole = np.array_equal(groups, np.arange(self._universe.shape[column]))
-                if whole:
-                    self._axes[name] = column
-                else:
-                    added = sum(axis >= len(self._universe.shape) for axis in self._axes.values())
-                    curator.coarsen(column, groups)
-                    self._axes[name] = len(self._universe.shape) + added  # only now: the curator may have failed
-            axes.append(self._axes[name])
-        return tuple(axes)
+        curator.receive(counted.histogram, lease=lease, analyst=analyst)
+        places = zip(grid.columns, grid.groups, strict=True)
+        if values is None:
+            return tuple(counted.axis(curator, *each) for each in places)
+        others = [counted.axis(curator, *each) for each in places if each[0] != values.column]
+        return (*others, values.column)
 
     def close(self) -> None:
         """Forget the table, and close its cluster if it has one."""
-        self._counted = None
+        self._counted = {}
         if "_engine" in vars(self):
             self._engine.close()
 

@@ -23,6 +23,10 @@ _ID_WORD = re.compile(
     "ids?|uid|uuid|guid|identifier|ssn|sin|nino|nhs|mrn|passport|licen[cs]e|plate|iban|e?mail|phone|telephone|mobile|cell|fax|"
     "names?|firstname|lastname|surname|forename|fullname|username|login|address|street|ip|mac|imei|serial|token"
 )
+_PERSON = "patient|person|customer|user|participant|respondent"
+_NAME_OF_UNIT = re.compile(
+    rf"(.* )?(ids?|uid|uuid|guid|pid|identifier|ssn|nino|nhs|mrn|{_PERSON}|({_PERSON}) (nr|nbr|no|num|number|key|code|ref|hash))"
+)
 
 
 def advice(declaration: Declaration) -> tuple[str, ...]:
@@ -38,8 +42,20 @@ def looks_like_id(name: str) -> bool:
     >>> [name for name in ("patientID", "e-mail", "valid", "paid", "last_name", "humidity") if looks_like_id(name)]
     ['patientID', 'e-mail', 'last_name']
     """
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name.replace("e-mail", "email"))
-    return any(_ID_WORD.fullmatch(word.lower()) for word in words)
+    return any(map(_ID_WORD.fullmatch, _words(name)))
+
+
+def names_unit(name: str) -> bool:
+    """Return whether a column has the name of an id, or of a person: only such a column is proposed as the unit to protect.
+
+    >>> [name for name in ("patientID", "PID", "user", "customer_no", "Street", "last_name", "user_agent") if names_unit(name)]
+    ['patientID', 'PID', 'user', 'customer_no']
+    """
+    return _NAME_OF_UNIT.fullmatch(" ".join(_words(name))) is not None
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name.replace("e-mail", "email"))]
 
 
 def budget_advice(*, epsilon: float, delta: float, expect_rows: tuple[int, int] | None = None) -> Iterator[str]:

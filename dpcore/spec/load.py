@@ -49,6 +49,12 @@ CHECKING = Fraction(1, 50)
 LIMITING = Fraction(1, 100)
 """The share of the budget for the histogram of rows per unit, if the spec has `max_rows_per_unit: auto`."""
 
+LOSING = Fraction(1, 100)
+"""The share of the budget for measuring which columns drop rows."""
+
+USUALLY_LOST = 0.2
+"""The largest share of the rows that may be dropped, unless the spec says otherwise."""
+
 LATER_KEYS = ("description", "discover", "every", "format", "match", "measured_in", "share", "step", "width")
 """Keys of a column that were added after the first version. All other keys are part of the hash even if the spec leaves them out."""
 
@@ -141,8 +147,18 @@ class Declaration:
 
     @property
     def checking(self) -> Fraction:
-        """The share of the budget for all that is measured before discovery, if the spec asks for it: rows per unit, total, persons."""
-        return self.limiting + self.totalling + self.grouping
+        """The share of the budget for all that is measured before discovery: rows per unit, lost rows, total, persons."""
+        return self.limiting + self.losing + self.totalling + self.grouping
+
+    @property
+    def losing(self) -> Fraction:
+        """The share of the budget for measuring which columns drop rows; 0 if all may be lost, or if the table is that of an earlier run."""
+        return Fraction(0) if self.tolerated == 1 or self.as_found else LOSING
+
+    @property
+    def tolerated(self) -> float:
+        """The largest share of the rows that may be dropped."""
+        return USUALLY_LOST if self.spec.privacy.lose is None else self.spec.privacy.lose
 
     @property
     def totalling(self) -> Fraction:

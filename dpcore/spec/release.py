@@ -1,8 +1,10 @@
 """The release spec as one pydantic model."""
 
+import re
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from dpcore.object_store import output_address
 from dpcore.privacy.accounting.amounts import LARGEST
@@ -47,6 +49,15 @@ class WeightSpec(SpecPart):
     )
 
 
+def _share(value: Any) -> Any:
+    """Read a share that is written in percent, or as a number from 0 to 1."""
+    written = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?%", value) if isinstance(value, str) else None
+    share = float(Fraction(written[1]) / 100) if written else value
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise ValueError("must be a share such as 20 %, from 0 % to 100 %")
+    return share
+
+
 class PrivacySpec(SpecPart):
     """The protected unit, and the budget of the release."""
 
@@ -70,6 +81,11 @@ class PrivacySpec(SpecPart):
         None,
         description="the minimum and maximum number of rows expected to count, after `max_rows_per_unit`, such as [20000, 200000]: the run first measures the total, for a fiftieth of the budget, "
         "and stops if the noisy total lies outside",
+    )
+    lose: Annotated[Finite, BeforeValidator(_share)] | None = Field(
+        None,
+        description="the largest share of the rows that may be dropped; default: 20 %; the run first measures which columns drop rows, for a hundredth "
+        "of the budget, and stops if more is lost; 100 %: nothing is measured",
     )
 
     @field_validator("epsilon")

@@ -20,6 +20,7 @@ class Column:
         name: The name.
         stored: Its type; None if unknown.
         values: The values that can occur; None if unknown.
+        others: Whether other values can occur, too.
         labels: What values stand for, for people.
         minimum: The smallest value that can occur; None if unknown.
         maximum: The largest value that can occur; None if unknown.
@@ -37,6 +38,7 @@ class Column:
     name: str
     stored: Stored | None = None
     values: tuple[Value, ...] | None = None
+    others: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     minimum: Bound | None = None
     maximum: Bound | None = None
@@ -59,6 +61,7 @@ class Column:
             self,
             stored=other.stored if vague else self.stored,
             values=ranged.values,
+            others=ranged.others,
             minimum=ranged.minimum,
             maximum=ranged.maximum,
             labels=self.labels or other.labels,
@@ -87,12 +90,14 @@ class Description:
         source: The keys of the spec's `source`; None if the metadata do not say where the table is.
         kept: Other sections of the spec that an earlier release declared, such as `privacy`.
         caution: What a person must know before trusting the values and ranges; empty if nothing.
+        charged: What was charged for reading rows; empty if none was read.
     """
 
     columns: tuple[Column, ...]
     source: Mapping[str, Any] | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
     caution: str = ""
+    charged: str = ""
 
     def filled_by(self, other: "Description") -> "Description":
         """Return this description with what it does not know taken from another. The columns stay those of this one.
@@ -111,4 +116,5 @@ class Description:
             source=other.source if self.source is None else self.source,
             kept=self.kept or other.kept,
             caution=" ".join(filter(None, (self.caution, other.caution))),
+            charged=self.charged or other.charged,
         )

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from dpcore.spec.marks import MARK, advice_for
 from dpcore.spec.sentences import KINDS, sentence
 from dpcore.starter.description import Column, Stored
-from dpcore.starter.draft import Draft, Entry, known_of
+from dpcore.starter.draft import Draft, Entry, known_of, with_unit
 
 Ask = Callable[[str], str | None]
 """Show a prompt and return the answer; None at the end of the input."""
@@ -68,21 +68,14 @@ def _with_unit(draft: Draft, answer: Callable[[str], str]) -> Draft:
         prompt = "there is no such column; row, or the name of a column: "
     if not unit:
         return draft
-    privacy = {**draft.privacy, "unit": unit}
+    draft = with_unit(draft, unit)
     if unit == "row":
-        privacy.pop("max_rows_per_unit", None)
-        return replace(draft, privacy=privacy)
+        return draft
     limit = answer("how many rows of each to keep, such as 2, or auto: ")
     while limit not in {"", "auto"} and not re.fullmatch(r"[1-9]\d{0,5}", limit):
         limit = answer("a whole number, or auto: ")
     kept: Any = MARK if not limit else limit if limit == "auto" else int(limit)
-    ordered = {"unit": unit, "max_rows_per_unit": kept}
-    entries = [
-        replace(entry, left_out="it identifies the unit") if entry.name == unit else entry for entry in draft.entries
-    ]
-    return replace(
-        draft, privacy=ordered | {key: privacy[key] for key in privacy if key not in ordered}, entries=tuple(entries)
-    )
+    return replace(draft, privacy={**draft.privacy, "max_rows_per_unit": kept})
 
 
 def _with_source(source: Mapping[str, Any], answer: Callable[[str], str]) -> Mapping[str, Any]:

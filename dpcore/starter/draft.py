@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpcore.errors import SpecError
-from dpcore.spec.advice import FEW_CELLS, looks_like_id
+from dpcore.spec.advice import FEW_CELLS, looks_like_id, names_unit
 from dpcore.spec.marks import MARK
 from dpcore.spec.numbers import LARGEST_WHOLE
 from dpcore.spec.parts import LONGEST_PROSE
@@ -80,6 +80,7 @@ class Draft:
     kept: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
     caution: str = ""
+    charged: str = ""
 
     @property
     def declared(self) -> tuple[Entry, ...]:
@@ -88,8 +89,19 @@ class Draft:
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """The columns that may identify a person."""
-        return tuple(entry.name for entry in self.entries if entry.left_out.startswith(LOOKS_LIKE_ID))
+        """The columns that may be the protected unit: ids by their names, which nothing else that is known of them contradicts."""
+        ids = (entry.name for entry in self.entries if entry.left_out.startswith(LOOKS_LIKE_ID))
+        return tuple(filter(names_unit, ids))
+
+
+def with_unit(draft: Draft, unit: str) -> Draft:
+    """Return the draft with the protected unit: `row`, or a column, which is left out of the release."""
+    others = {key: part for key, part in draft.privacy.items() if key not in {"unit", "max_rows_per_unit"}}
+    limit = {} if unit == "row" else {"max_rows_per_unit": MARK}
+    entries = tuple(
+        replace(entry, left_out="it identifies the unit") if entry.name == unit else entry for entry in draft.entries
+    )
+    return replace(draft, privacy={"unit": unit, **limit, **others}, entries=entries)
 
 
 def draft_of(description: Description, *, dataset: str, origin: str) -> Draft:
@@ -100,7 +112,9 @@ def draft_of(description: Description, *, dataset: str, origin: str) -> Draft:
         )
     names = Counter(column.name for column in description.columns)
     entries = tuple(_entry(column, twice=names[column.name] > 1) for column in description.columns)
-    draft = Draft(dataset, _source(description), {}, entries, description.kept, origin, description.caution)
+    draft = Draft(
+        dataset, _source(description), {}, entries, description.kept, origin, description.caution, description.charged
+    )
     return replace(draft, privacy=_privacy(description, draft))
 
 
@@ -161,10 +175,11 @@ def _why_left_out(column: Column, declaration: Mapping[str, Any] | str, *, twice
         return ""
     if column.identifies:
         return f"{LOOKS_LIKE_ID}: {column.identifies}"
-    named = looks_like_id(column.name) or _LAST_WORD_OF_IDS.search(column.name)
-    if named and not _has_few_cells(declaration) and column.stored not in {"date", "datetime", "boolean"}:
-        return f"{LOOKS_LIKE_ID}: it has the name of one"
-    return ""
+    if _has_few_cells(declaration) or column.stored in {"date", "datetime", "boolean"}:
+        return ""
+    is_id = names_unit(column.name) or _LAST_WORD_OF_IDS.search(column.name)
+    named = "it may identify people, by its name" if looks_like_id(column.name) else ""
+    return f"{LOOKS_LIKE_ID}: it has the name of one" if is_id else named
 
 
 def _has_few_cells(declaration: Mapping[str, Any] | str) -> bool:
@@ -199,7 +214,8 @@ def known_of(column: Column) -> dict[str, Any] | str:  # noqa: PLR0911  a table 
         return {"type": "categorical", "values": MARK, **_missing(column, column.nulls)}
     if column.values is not None:
         values = [value for value in _typed(column) if str(value) not in {"", *column.nulls}]
-        return {"type": "categorical", "values": values, **_missing(column, column.nulls)}
+        outside = {"outside": "other"} if column.others else {}
+        return {"type": "categorical", "values": values, **outside, **_missing(column, column.nulls)}
     match column.stored:
         case "boolean":
             return {"type": "boolean", **_missing(column, column.nulls)}

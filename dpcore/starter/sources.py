@@ -2,12 +2,16 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from posixpath import isabs, join
+from typing import Any
+
+import pyarrow as pa
 
 from dpcore.errors import UsageError
+from dpcore.spec.source import SourceSpec
 from dpcore.starter.arrow_schema import describe_arrow, describe_parquet
 from dpcore.starter.croissant import describe_croissant, looks_like_croissant
 from dpcore.starter.csv_header import describe_csv, read_header, refuse_a_row
@@ -25,7 +29,9 @@ from dpcore.starter.expectations import describe_expectations, looks_like_expect
 from dpcore.starter.frictionless import describe_frictionless, looks_like_frictionless
 from dpcore.starter.metadata import Node, read_metadata
 from dpcore.starter.pandera import describe_pandera, looks_like_pandera
+from dpcore.starter.values import describe_values
 from dpcore.tables.sources.listing import kind_of
+from dpcore.tables.sources.source import Source, check_columns, read_piece
 
 Looks = Callable[[Node], bool]
 Describe = Callable[[Node, str | None], Description]
@@ -79,6 +85,45 @@ def describe(source: str, *, kind: str | None, table: str | None) -> Description
     root = read_metadata(manifest_of(path) if kind == "release" and path.is_dir() else path)
     found = DOCUMENTS[kind][1](root, table)
     return _from_here(found, path.parent)
+
+
+def describe_public(source: str, *, private: Mapping[str, Any] | None) -> Description:
+    """Describe a table by all values of a public table with the same columns.
+
+    Args:
+        source: A CSV, Parquet or Arrow file, or a folder or pattern of them.
+        private: The keys of the private table's `source`, which must not be the same file; None if it is not known.
+    """
+    if _kind(source, Path(source)) not in TABLES:
+        raise UsageError(
+            f"{source}: is not a table; --like takes a public CSV, Parquet or Arrow file, and --from the metadata"
+        )
+    described = describe(source, kind=None, table=None)
+    table = located(described.source)
+    own = () if "path" not in (private or {}) or "://" in str(private) else located(private).local_files
+    if {file.resolve() for file in table.local_files} & {file.resolve() for file in own}:
+        raise UsageError(
+            f"{source}: is the private table itself, whose values must not be copied into a spec; name another, public file with --like"
+        )
+    names = [column.name for column in described.columns]
+    check_columns(table, columns=names)
+    batches = [batch for piece in table.pieces(ids=None) for batch in read_piece(piece, columns=names)]
+    parts = {name: [batch.column(name) for batch in batches] for name in names}
+    columns = (
+        column.filled_by(describe_values(column.name, pa.chunked_array(parts[column.name])))
+        for column in described.columns
+        if batches and not column.unusable
+    )
+    return Description(
+        tuple(columns),
+        caution=f"types, ranges and values that no other source gives are those of the public file {source}, rounded outwards: check "
+        "that yours can have no others.",
+    )
+
+
+def located(source: Mapping[str, Any] | None) -> Source:
+    """Find the table that a description names, from the working folder."""
+    return Source.locate(SourceSpec.model_validate(source or {}), base=Path())
 
 
 def _kind(source: str, path: Path) -> str:

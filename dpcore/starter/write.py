@@ -36,6 +36,7 @@ _EXPECT_ROWS = (
     "  # expect_rows: [20000, 200000]   # measure the number of rows first, for 2 % of the budget, and stop if it lies outside this range, "
     "for example because most values are not declared"
 )
+_LOSE = "  # lose: 20 %   # measure which columns drop rows, for 1 % of the budget, and stop if more than this is dropped; this is the default"
 
 
 def spec_text(draft: Draft) -> str:
@@ -65,7 +66,7 @@ def _workload(draft: Draft) -> str:
 
 def _heading(draft: Draft) -> Iterator[str]:
     path = f"{draft.dataset}.yaml"
-    yield f"# A release spec, written by `dpflow init` from {comment(draft.origin)}. No row was read. Check it with: dpflow check {path}"
+    yield f"# A release spec, written by `dpflow init` from {comment(draft.origin)}. {draft.charged or 'No row was read.'} Check it with: dpflow check {path}"
     if draft.caution:
         yield f"# CAUTION: {comment(draft.caution)}"
     unit = draft.privacy.get("unit")
@@ -96,13 +97,15 @@ def _privacy(draft: Draft) -> Iterator[str]:
         yield f"  {key}: {flow(part)}" + (f"   # {told[key]}" if key in told else "")
     if "expect_rows" not in draft.privacy:
         yield _EXPECT_ROWS
+    if "lose" not in draft.privacy:
+        yield _LOSE
     yield ""
 
 
 def _universe(draft: Draft) -> Iterator[str]:
     yield from _HOW.rstrip().split("\n")
     if any(_has_cells(entry) for entry in draft.declared):
-        yield "# Values and ranges below were copied from the metadata: make sure that nobody took them from the data."
+        yield "# Values and ranges below come from what is named above: make sure that nobody took them from the data without a charge."
     if any(entry.described and entry.kind for entry in draft.declared):
         yield "# Every description was copied from the metadata, and is published with the release: remove what is private."
     yield (

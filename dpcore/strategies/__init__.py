@@ -1,5 +1,7 @@
 """Strategies, which improve a public model by noisy answers."""
 
+import numpy as np
+
 from dpcore.errors import SpecError
 from dpcore.marginals.zeros import Zeros
 from dpcore.spec import Declaration
@@ -8,6 +10,8 @@ from dpcore.strategies.adaptive import Adaptive, Column, has_levels
 from dpcore.strategies.mwem import Mwem
 from dpcore.strategies.pmw import Pmw
 from dpcore.strategies.strategy import Given, Outline, Strategy, step_name
+from dpcore.universe import Attribute
+from dpcore.universe.extremes import bin_extremes
 
 __all__ = [
     "Adaptive",
@@ -21,6 +25,11 @@ __all__ = [
     "step_name",
     "strategy_for",
 ]
+
+
+def _middles(attribute: Attribute) -> tuple[float, ...]:
+    """Return the values in the middle of the cells of a column; none if it has no order."""
+    return tuple(np.mean(bin_extremes(attribute), axis=0).tolist()) if attribute.ordered else ()
 
 
 def strategy_for(declaration: Declaration, *, given: Given | None = None) -> Strategy:
@@ -41,7 +50,7 @@ def strategy_for(declaration: Declaration, *, given: Given | None = None) -> Str
     pure = declaration.spec.privacy.delta == 0
     if isinstance(chosen, AdaptiveSpec):
         columns = [
-            Column(name, each.size, each.ordered, apart=each.size - each.cells)
+            Column(name, each.size, each.ordered, apart=each.size - each.cells, values=_middles(each))
             for name, each in universe.attributes.items()
         ]
         return Adaptive(

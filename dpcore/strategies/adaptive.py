@@ -20,7 +20,7 @@ from dpcore.models.factored import BYTES_PER_CELL
 from dpcore.models.fitting import FACTORED_PER_CELL, Transcript, first_factored, last_factored, plain_factored
 from dpcore.models.start import First, Gate, factored_start, reconsidered
 from dpcore.strategies.candidates import Candidates, first_candidates
-from dpcore.strategies.grouping import coarser_versions
+from dpcore.strategies.grouping import coarser_versions, spread_weights
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 
 # Tuned on Adult with fourteen columns, see docs/decisions/0014.
@@ -32,6 +32,7 @@ ROUNDS, ROUNDS_POWER = 4.0, 0.3  # rounds = ROUNDS x (rows / noise of one margin
 WORTH_AGAIN = 0.05  # the least share of the budget for which the columns are measured again
 ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
 LADDER = (256, 128, 64, 32, 16, 8)  # each group of a coarser version has at least a 256th, a 128th, ... of the rows
+COARSEST = 2  # and of the coarsest, if every pair is to be measured, half of the spread: see docs/decisions/0076
 SMALLEST_START = 0.25  # the fraction of the model's size that is available at the start
 ROUND_TRIES = 6  # evaluations of the model in each round: see docs/decisions/0066
 EARLIER_TRIES = 40  # evaluations for all measurements of an earlier release, before the first round
@@ -51,12 +52,14 @@ class Column:
         size: The number of cells.
         ordered: Whether its cells are ordered.
         apart: The number of cells at its end that are outside the order, such as the one for missing values.
+        values: The values in the middle of its ordered cells; none if it has no order, or the cells' numbers stand for them.
     """
 
     name: str
     size: int
     ordered: bool
     apart: int = 0
+    values: tuple[float, ...] = ()
 
 
 class Adaptive(Strategy):
@@ -65,6 +68,8 @@ class Adaptive(Strategy):
     1. All one-way marginals make the first model. Their noisy counts also decide which cells to merge in interactions: each column gets
        coarser versions, in which every group has a certain share of the rows. Where the workload has ranges, some of these versions are
        measured as well: a long range is then a sum of few noisy counts instead of many.
+       If there is a round for every pair, the model holds a grid from the start: all pairs, of small columns as they are and of large
+       ones in few groups. So each pair can be measured, however much of the model others have taken.
     2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score weight x (|true - expected|_1 - half of the
        noise that its measurement would have), measures it, and takes a few multiplicative steps on all measurements so far. `Candidates`
        decides which marginals are offered: in the first half of the rounds only pairs with the workload's target, as long as there are any.
@@ -190,10 +195,40 @@ class Adaptive(Strategy):
         self._choose_start()
         start = self.start.functions
         self.model = FactoredModel(self.resolutions, total=self._evidence.total, start=start, zeros=self._zeros)
-        self._candidates = Candidates(self.model, self._sets, weights=self._workload.largest_weights())
+        grid = self._grid()
+        if grid:
+            self.model.make_room([tuple(sorted(grid[column] for column in pair)) for pair in self._pairs])
+        self._candidates = Candidates(self.model, self._sets, weights=self._workload.largest_weights(), grid=grid)
         self._base = self._now = first_factored(self.model, self._evidence)
         if self.earlier is not None and self.earlier.transcript.later:
             self._learn_rounds(self.earlier.transcript.later)
+
+    @property
+    def _pairs(self) -> list[Axes]:
+        return [axes for axes in self._sets if len(axes) == 2]
+
+    @property
+    def _measures_every_pair(self) -> bool:
+        """Whether there is a round for every pair."""
+        return self._rounds >= len(self._pairs) > 0
+
+    def _grid(self) -> tuple[int, ...]:
+        """Return a version of each column that the model can hold with all others: small columns as they are, large ones in few groups.
+
+        There is none if not every pair is measured, or the coarsest versions are too large.
+        """
+        room = SMALLEST_START / 2 * self._most_cells  # the rest is for the first rounds
+        versions = [self.resolutions.versions(column) for column in range(len(self._columns))]
+        grid = [each[-1] for each in versions]
+        if not self._measures_every_pair or self.resolutions.cells(tuple(grid)) > room:
+            return ()
+        for column in sorted(range(len(grid)), key=lambda column: self._columns[column].size):
+            for axis in versions[column]:
+                finer = (*grid[:column], axis, *grid[column + 1 :])
+                if self.resolutions.cells(finer) <= room:
+                    grid[column] = axis
+                    break
+        return tuple(grid)
 
     def _learn_rounds(self, earlier: Sequence[Measurement]) -> None:
         """Learn what the rounds of an earlier release have measured."""
@@ -269,11 +304,14 @@ class Adaptive(Strategy):
 
     def _coarsen(self, curator: Curator) -> None:
         """Derive the coarser versions of every column from its noisy counts."""
-        rows = self._whole_rows()
-        least, measured = [rows // part for part in LADDER], dict(self._evidence)
+        rows, measured = self._whole_rows(), dict(self._evidence)
         for axis, column in enumerate(self._columns):
             counts = np.rint(measured[(axis,)].counts).astype(np.int64)
-            for groups in coarser_versions(counts, least=least, ordered=column.ordered, apart=column.apart):
+            steps = [(counts, rows // part) for part in LADDER]
+            if self._measures_every_pair:
+                middles = column.values or range(column.size - column.apart)
+                steps.append((spread_weights(counts, middles) if column.ordered else counts, rows // COARSEST))
+            for groups in coarser_versions(steps, cells=column.size, ordered=column.ordered, apart=column.apart):
                 self.resolutions.coarsen(axis, groups)
                 curator.coarsen(axis, groups)
 
@@ -416,7 +454,7 @@ def _levels_of(resolutions: Resolutions, column: int) -> list[int]:
     for axis in resolutions.versions(column)[1:]:
         if FEWER * resolutions.shape[axis] <= resolutions.shape[taken[-1]]:
             taken.append(axis)
-    return taken[1:]
+    return taken[1 : 1 + len(LADDER)]
 
 
 def _first_shares(

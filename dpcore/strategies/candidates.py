@@ -37,15 +37,17 @@ class Candidates:
     columns, not with their cube.
     """
 
-    def __init__(self, model: FactoredModel, sets: Iterable[Axes], *, weights: Mapping[Axes, int]) -> None:
+    def __init__(
+        self, model: FactoredModel, sets: Iterable[Axes], *, weights: Mapping[Axes, int], grid: Sequence[int] = ()
+    ) -> None:
+        """Prepare the candidates. `grid` has the coarsest version of each column that is offered; empty: the last one."""
         self._model = model
+        self._grid = grid or [model.resolutions.versions(column)[-1] for column in range(model.resolutions.columns)]
         self._weights = weights
         self._measured: Counter[Axes] = Counter()
         self._waiting: defaultdict[Axes, list[Axes]] = defaultdict(list)
         every = list(sets)
-        self._candidates = {
-            columns: _Candidate(columns, _ladder(model, columns)) for columns in first_candidates(every)
-        }
+        self._candidates = {columns: _Candidate(columns, self._ladder(columns)) for columns in first_candidates(every)}
         for columns in every:
             if columns not in self._candidates:
                 for part in combinations(columns, len(columns) - 1):
@@ -84,7 +86,7 @@ class Candidates:
         columns = tuple(sorted(self._model.resolutions.column(axis) for axis in axes))
         self._measured[columns] += 1
         for larger in self._waiting.pop(columns, ()):
-            self._candidates.setdefault(larger, _Candidate(larger, _ladder(self._model, larger)))
+            self._candidates.setdefault(larger, _Candidate(larger, self._ladder(larger)))
         for one in self._candidates.values():
             if len(set(columns).intersection(one.columns)) > 1:
                 one.looked = None
@@ -102,6 +104,15 @@ class Candidates:
                 one.offer = self._offer(axes, one.columns)
                 return
 
+    def _ladder(self, columns: Axes) -> list[Axes]:
+        """Return the versions of a set of columns from fine to coarse. In each, all columns are at the same step, or at their last."""
+        ladders = [self._model.resolutions.versions(column) for column in columns]
+        ladders = [
+            ladder[: ladder.index(self._grid[column]) + 1] for ladder, column in zip(ladders, columns, strict=True)
+        ]
+        steps = range(max(map(len, ladders)))
+        return [tuple(sorted(ladder[min(step, len(ladder) - 1)] for ladder in ladders)) for step in steps]
+
     def _offer(self, axes: Axes, columns: Axes) -> Offer:
         expected = np.rint(self._model.marginal(axes)).astype(np.int64)
         return Offer(axes, expected, self._weights.get(columns, 1))
@@ -111,13 +122,6 @@ def first_candidates(sets: Sequence[Axes]) -> Sequence[Axes]:
     """Return the sets that are candidates from the start: all, or only the smallest if there are very many."""
     smallest = min(map(len, sets), default=0)
     return sets if len(sets) <= MOST_SETS else [columns for columns in sets if len(columns) == smallest]
-
-
-def _ladder(model: FactoredModel, columns: Axes) -> list[Axes]:
-    """Return the versions of a set of columns from fine to coarse. In each, all columns are at the same step, or at their last."""
-    ladders = [model.resolutions.versions(column) for column in columns]
-    steps = range(max(map(len, ladders)))
-    return [tuple(sorted(ladder[min(step, len(ladder) - 1)] for ladder in ladders)) for step in steps]
 
 
 def _largest(model: FactoredModel, offers: Sequence[Offer]) -> list[Offer]:

@@ -3,42 +3,64 @@
 All decisions use whole numbers, so that a run that is resumed on another machine gets the same groups.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from dpcore.marginals.measurements import Counts
 from dpcore.marginals.resolutions import Groups
 
+PLACES = 1 << 20  # the whole numbers by which values are compared
 
-def coarser_versions(counts: Counts, *, least: Sequence[int], ordered: bool, apart: int = 0) -> Iterator[Groups]:
-    """Yield ever coarser groupings of a column's cells. In the n-th, every group has about `least[n]` rows or more.
+
+def coarser_versions(
+    steps: Iterable[tuple[Counts, int]], *, cells: int, ordered: bool, apart: int = 0
+) -> Iterator[Groups]:
+    """Yield ever coarser groupings of a column's cells.
 
     Cells of an ordered column are merged with their neighbours; cells of an unordered one by their rarity. A grouping that changes nothing,
     or leaves only one group, is skipped.
 
     Args:
-        counts: The noisy counts of the column's cells.
-        least: The rows that a group should have, in ascending order.
+        steps: For each grouping, the weights of the column's cells, such as their noisy counts, and about the least weight of a group.
+        cells: The number of cells.
         ordered: Whether the cells are ordered.
         apart: The number of cells at the end of an ordered column that are outside the order, such as the one for missing values.
 
-    >>> [groups.tolist() for groups in coarser_versions(np.array([9, 1, 2, 1, 9, 4]), least=[3], ordered=True, apart=1)]
+    >>> steps = [(np.array([9, 1, 2, 1, 9, 4]), 3)]
+    >>> [groups.tolist() for groups in coarser_versions(steps, cells=6, ordered=True, apart=1)]
     [[0, 1, 1, 2, 3, 4]]
     """
-    positive = np.maximum(counts, 0)
-    groups = np.arange(len(counts), dtype=np.intp)
-    run = len(counts) - apart if ordered else 0  # the number of leading groups that are ordered
-    for rows in least:
-        merged, new_run = groups, run
+    groups = np.arange(cells, dtype=np.intp)
+    run = cells - apart if ordered else 0  # the number of leading groups that are ordered
+    for weights, least in steps:
+        positive, merged, new_run = np.maximum(weights, 0), groups, run
         if run:
-            neighbours = _neighbours(_held(positive, merged)[:run], rows)
+            neighbours = _neighbours(_held(positive, merged)[:run], least)
             new_run = int(neighbours[-1]) + 1
             merged = np.append(neighbours, np.arange(new_run, new_run + groups.max() + 1 - run))[merged]
-        merged = _rare(_held(positive, merged), rows, run=new_run)[merged]
+        merged = _rare(_held(positive, merged), least, run=new_run)[merged]
         if 0 < merged.max() < groups.max():
             groups, run = merged, new_run
             yield groups
+
+
+def spread_weights(counts: Counts, values: Sequence[float]) -> Counts:
+    """Return weights of the cells of an ordered column: the rows of each times their distance from the mean, in all as much as the rows.
+
+    Groups of equal rows hide how a mean shifts, because rows far from the middle share a group with many that are near. Groups of equal
+    spread show it. Cells beyond `values` are outside the order, and their weights are their rows.
+
+    >>> spread_weights(np.array([90, 5, 5, 3]), [0.0, 1.0, 100.0]).tolist()
+    [48, 2, 50, 3]
+    """
+    rows, places = np.maximum(counts, 0), np.asarray(values)
+    width = float(places[-1] - places[0]) or 1.0
+    whole = np.rint((places - places[0]) / width * PLACES).astype(np.int64)
+    held = rows[: len(whole)]
+    spread = held * np.abs(whole - (held * whole).sum() // max(held.sum(), 1))
+    share = int(held.sum()) / max(int(spread.sum()), 1)
+    return np.append(np.rint(spread * share).astype(np.int64), rows[len(whole) :])
 
 
 def _held(counts: Counts, groups: Groups) -> Counts:

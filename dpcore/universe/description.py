@@ -47,7 +47,7 @@ def describe(attribute: Attribute) -> dict[str, Any]:
 def _plain(name: str, value: Any) -> Any:  # noqa: PLR0911  a table, one line for each type
     match value:
         case Leaves():
-            return {key: _plain(key, part) for key, part in vars(value).items() if not key.startswith("_")}
+            return {each.name: _plain(each.name, getattr(value, each.name)) for each in fields(value)}
         case Scale():
             return asdict(value)
         case date():

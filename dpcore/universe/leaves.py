@@ -14,7 +14,9 @@ from dpcore.errors import UsageError
 from dpcore.universe.attribute import Attribute, Codes, Outside
 
 Positions = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
+FARTHER = 0.5  # of two neighbours that do not stand out, the one farther from those that do is expected to have this part of the density
 MOST_CELLS = 64
 """The most cells of a column at full resolution. Models and interactions see these cells only."""
 
@@ -47,19 +49,43 @@ class Leaves:
         """The mass of all leaves before each one, and of all together at the end."""
         return np.concatenate([[0], np.cumsum(np.array(self.masses, dtype=np.int64))])
 
+    @cached_property
+    def expected(self) -> Floats:
+        """The rows that are expected of each leaf, relative to others, in a cell whose leaves have no mass."""
+        return np.diff(self._bounds) * nearness(self._bounds, np.diff(self._held) > 0)
+
     def draw(self, low: Positions, high: Positions, rng: np.random.Generator) -> Positions:
         """Draw a place from each interval [low, high) of whole leaves: a leaf by its mass, then a place uniformly within it.
 
-        An interval whose leaves have no mass is drawn from uniformly.
+        If the leaves of an interval have no mass, they are drawn by what is expected of them.
         """
         first, last = np.searchsorted(self._bounds, low), np.searchsorted(self._bounds, high)
-        begin, end = self._held[first], self._held[last]
-        empty = end <= begin
-        tickets = rng.integers(begin, np.where(empty, begin + 1, end))
+        tickets = rng.integers(self._held[first], np.maximum(self._held[last], self._held[first] + 1))
         leaf = np.searchsorted(self._held, tickets, side="right") - 1
-        start = np.where(empty, low, self._bounds[np.minimum(leaf, len(self.starts) - 1)])
-        stop = np.where(empty, high, self._bounds[np.minimum(leaf, len(self.starts) - 1) + 1])
-        return rng.integers(start, stop)
+        empty = self._held[last] <= self._held[first]
+        if empty.any():
+            before = np.append(0.0, np.cumsum(self.expected))
+            drawn = np.searchsorted(before, rng.uniform(before[first], before[last]), side="right") - 1
+            leaf = np.where(empty, np.clip(drawn, first, last - 1), leaf)
+        return rng.integers(self._bounds[leaf], self._bounds[leaf + 1])
+
+
+def nearness(bounds: Positions, large: npt.NDArray[np.bool_]) -> Floats:
+    """Return the density that is expected of each interval of a range: it falls with the distance from the nearest large one.
+
+    The distance is counted in widths of the widest interval. If no interval is large, all densities are equal.
+
+    >>> nearness(np.array([0, 1, 10, 20, 30]), np.array([True, False, False, False])).tolist()
+    [1.0, 1.0, 0.5, 0.25]
+    """
+    marked = np.flatnonzero(large)
+    if not len(marked):
+        return np.ones(len(large))
+    after = np.searchsorted(marked, np.arange(len(large)))
+    left, right = marked[np.maximum(after - 1, 0)], marked[np.minimum(after, len(marked) - 1)]
+    gaps = [np.maximum(bounds[:-1] - bounds[near + 1], bounds[near] - bounds[1:]) for near in (left, right)]
+    away = np.maximum(np.minimum(*gaps), 0) / np.diff(bounds).max()
+    return np.asarray(FARTHER ** np.ceil(away))
 
 
 @dataclass(frozen=True, kw_only=True)

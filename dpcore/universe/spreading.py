@@ -95,7 +95,7 @@ def _fine_numbers(attribute: FineNumber) -> Spread:
 
 
 def _in_leaves(attribute: Fine, *, offset: int = 0) -> Segments:
-    """Return the leaves as segments. A cell whose leaves have no mass is one segment."""
+    """Return the leaves as segments, by their mass, or by what is expected of them in a cell whose leaves have none."""
     bounds, leaves = attribute.cell_bounds, attribute.leaves
     if leaves is None:
         return _evenly(bounds + offset)
@@ -108,7 +108,7 @@ def _leaves_of_cells(leaves: Leaves, bounds: Indices, *, offset: int) -> Segment
     cell = np.searchsorted(bounds, low, side="right") - 1
     mass = np.array(leaves.masses, dtype=np.float64)
     empty = np.bincount(cell, weights=mass, minlength=len(bounds) - 1) <= 0
-    mass = np.where(empty[cell], high - low, mass)
+    mass = np.where(empty[cell], leaves.expected, mass)
     return Segments.of(low + offset, high + offset, cell, mass)
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from dpcore.session.dashboard import WIDER, Answered, total_paid
+from dpcore.reporting.formatting import at_most
+from dpcore.session.dashboard import WIDER, Answered
 from flows.pages.markdown import plain
 
 MOST_ROWS = 500
@@ -16,24 +17,22 @@ _ENDINGS = ("", "_low", "_high", "_basis")
 Row = dict[str, Any]
 
 
-def answer_rows(answers: Sequence[Answered], *, currency: str) -> list[Row]:
+def answer_rows(answers: Sequence[Answered]) -> list[Row]:
     """Return a row for each number of each group, at most as many as the artifact has room for."""
     rows: list[Row] = []
     for answered in answers:
-        for row in _rows(answered, currency):
+        for row in _rows(answered):
             if len(rows) == MOST_ROWS:
                 return rows
             rows.append(row)
     return rows
 
 
-def answer_words(answers: Sequence[Answered], *, currency: str, remaining: float, where: str) -> str:
+def answer_words(answers: Sequence[Answered], *, balance: str, where: str) -> str:
     """Return the description of the artifact, in Markdown: what was paid, what is left, and where the files are, if any."""
-    paid, wider = total_paid(answers), [each for each in answers if each.status == WIDER]
+    wider = [each for each in answers if each.status == WIDER]
     level = f"{100 * answers[0].level:g} %"
-    parts = [
-        f"{len(answers)} queries, intervals of {level}; paid {paid:.6g} {currency}, {remaining:.6g} {currency} left in the session."
-    ]
+    parts = [f"{len(answers)} queries, intervals of {level}; {plain(balance)}."]
     parts += [
         f"All rows are in the folder {plain(where)} beside the releases."
         if where
@@ -48,10 +47,10 @@ def _because(answered: Answered) -> str:
     if answered.reason:
         return f": {plain(answered.reason)}"
     price = answered.reply.price
-    return f"; the wanted accuracy would cost {price.cost:.6g} {plain(price.currency)}"
+    return f"; the wanted accuracy would cost epsilon {at_most(price.epsilon)}"
 
 
-def _rows(answered: Answered, currency: str) -> Iterator[Row]:
+def _rows(answered: Answered) -> Iterator[Row]:
     table = answered.reply.table
     numbers = number_columns(table)
     attached = {name + ending for name in numbers for ending in _ENDINGS}
@@ -67,7 +66,7 @@ def _rows(answered: Answered, currency: str) -> Iterator[Row]:
                 "interval": f"{_text(found[f'{name}_low'])} to {_text(found[f'{name}_high'])}",
                 "basis": found[f"{name}_basis"],
                 "answer": answered.status,
-                f"paid ({currency})": f"{answered.paid:.6g}",
+                "paid (epsilon)": at_most(answered.epsilon),
             }
 
 

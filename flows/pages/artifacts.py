@@ -76,11 +76,11 @@ class Watch:
         rounds = self._run.strategy.rounds
         if over:
             made = f"{done} of {rounds} rounds made" if done else "The model is made, without rounds"
-            return f"{made}; now the release is written."
+            return f"{made}; the release is written in about {self._run.seconds_left} s."
         if not done:
             return f"The first model is made; {rounds} rounds follow."
         spent = f"{100 * self._run.rounds[-1].spent:.0f} % of its budget spent"
-        return f"Round {done} of {rounds}: {spent}; the rounds take about {self._run.seconds_left} s more."
+        return f"Round {done} of {rounds}: {spent}; about {self._run.seconds_left} s more."
 
     def _show(self, percent: float, words: str) -> None:
         name = key("progress", self._run.account.name)

@@ -11,7 +11,7 @@ from benchmarks.overhead import BAR, HEADLINE, _text, figures
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 3
-STEPS_BESIDE_ROUNDS = 9  # reserve, discover, ingest, histogram, begin, sample, publish, settle, report
+STEPS_BESIDE_ROUNDS = 10  # reserve, check-rows, discover, ingest, histogram, begin, sample, publish, settle, report
 
 
 def test_a_small_run_has_all_figures_and_every_step_as_a_task() -> None:

@@ -53,7 +53,7 @@ def two_releases(folder: Path) -> list[Path]:
     text = (ROOT / "data" / "clinic-visits.yaml").read_text(encoding="utf-8")
     for old, new in (
         ("../releases", "releases"),
-        ("rounds: 12", "rounds: 1"),
+        ("# rounds: 12", "rounds: 1"),
         ("step: 0.01", "bins: 4"),
         ("marginals: 2 ", "marginals: 1 "),
     ):

@@ -34,5 +34,5 @@ def test_every_cell_runs_and_the_release_is_judged(tmp_path: Path, monkeypatch: 
     assert judged.loc["1-way", "release"] < 0.15
     answers = names["answers"]
     assert isinstance(answers, pd.DataFrame)
-    # Measured 0.014 to 0.022 in seven releases. If no round measured the two columns together, as with four rounds, it would be 0.09.
-    assert (answers["true"] - answers["synthetic"]).abs().mean() < 0.05
+    # Measured 0.010 to 0.034 in seven releases. If no round measured the two columns together, as with four rounds, it would be 0.09.
+    assert (answers["true"] - answers["synthetic"]).abs().mean() < 0.06

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from dpcore.errors import DpflowError
 from dpcore.ledger import Ledger, Operation, OperationState, RunState, open_ledger
 from dpcore.marginals.measurements import Measurement
+from dpcore.runs.losses import STEP as LOSSES_STEP
 from dpcore.steward.verify import verify_ledger
 from dpcore.strategies.strategy import column_step, step_name
 
@@ -136,6 +137,7 @@ def _steps(soaked: Soaked, ledger: Ledger, manifests: Mapping[str, list[Path]]) 
 def _plan(manifest: Mapping[str, Any]) -> Iterator[str]:
     """Go through the steps that a run of a release's spec pays for."""
     spec = manifest["spec"]
+    yield LOSSES_STEP
     for axis, name in enumerate(spec["universe"]):
         yield column_step(axis, name)
     for number in range(1, spec["strategy"]["rounds"] + 1):
@@ -171,7 +173,11 @@ def _transcript(ledger: Ledger, run: str) -> dict[str, Measurement]:
     def measured(done: Operation) -> Measurement:
         return Measurement.from_bytes(done.output or b"", step=done.step)
 
-    return {done.step: measured(done) for done in ledger.transcript(run) if not done.step.endswith("/select")}
+    return {
+        done.step: measured(done)
+        for done in ledger.transcript(run)
+        if not done.step.endswith("/select") and done.step != LOSSES_STEP
+    }
 
 
 def _difference(release: Path, sold: Mapping[str, Measurement]) -> str | None:

@@ -15,7 +15,7 @@ from tests.flows.conftest import DATABASE, Search
 pytestmark = pytest.mark.prefect
 
 
-def test_discovery_is_a_task_run_of_its_own_between_reserve_and_ingest(workspace: Workspace, stored: Search) -> None:
+def test_discovery_is_a_task_run_of_its_own_before_ingest(workspace: Workspace, stored: Search) -> None:
     workspace.open_account(epsilon=100)
     workspace.write_spec(
         ("epsilon: 1.0", "epsilon: 20"),
@@ -26,7 +26,7 @@ def test_discovery_is_a_task_run_of_its_own_between_reserve_and_ingest(workspace
     with closing(sqlite3.connect(DATABASE, uri=True)) as database:
         query = "SELECT name FROM task_run WHERE flow_run_id = ? AND state_type = 'COMPLETED' ORDER BY start_time"
         names = [name for (name,) in database.execute(query, (outcome["run"],))]
-    assert names[:3] == ["reserve", "discover", "ingest"]
+    assert names[:4] == ["reserve", "check-rows", "discover", "ingest"]
     manifest = json.loads(Path(outcome["release"], "manifest.json").read_text(encoding="utf-8"))
     (found,) = manifest["discovered"]
     assert {"north", "south", "west"} <= set(found["cells"])

@@ -161,6 +161,10 @@ def _is_what_was_drawn(operation: Operation, output: bytes, draws: list[Draw], r
     if operation.step.startswith(BOUGHT):
         bought = Bought.from_bytes(output, step=operation.step)
         values, noise = bought.counts, bought.noise
+        if bought.drawn is not None:  # sums and rows by turns, of which the counts are the rows
+            rows = np.rint(bought.drawn[1::2] * (noise / draw.mechanism.standard_deviation))
+            same = np.array_equal(np.sort(rows), np.sort(values, axis=None))
+            return same and np.array_equal(bought.drawn, np.ravel(draw.result))
     else:
         measured = Measurement.from_bytes(output, step=operation.step)
         values, noise = measured.values, measured.noise

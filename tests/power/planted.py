@@ -37,6 +37,7 @@ from dpcore.strategies.earlier import Earlier
 from dpcore.strategies.online import bounds
 from dpcore.tables.ingest.bounding import bound
 from dpcore.tables.ingest.coded import Coded
+from dpcore.tables.ingest.fates import Fates
 from dpcore.tables.ingest.violations import _OrderRule, _SumRule
 from dpcore.tables.ingest.window import Window
 from dpcore.tables.sources.query import Query
@@ -182,10 +183,11 @@ def noise_drawn_for_candidates_with_rows(patch: pytest.MonkeyPatch) -> None:
 def exact_counts_bought(patch: pytest.MonkeyPatch) -> None:
     measure = Curator.measure_grid
 
-    def exact(self: Curator, step: str, axes: Any, *, mechanism: Any, keep: Any) -> bytes:
+    def exact(self: Curator, step: str, axes: Any, *, mechanism: Any, keep: Any, weighing: Any = None) -> bytes:
         assert self._received is not None
         true = self._received[0].marginal(axes)
-        return measure(self, step, axes, mechanism=mechanism, keep=lambda _noisy: keep(true.copy()))
+        sums = true.copy() if weighing is None else weighing.totals(true)
+        return measure(self, step, axes, mechanism=mechanism, keep=lambda _noisy: keep(sums), weighing=weighing)
 
     patch.setattr(Curator, "measure_grid", exact)
 
@@ -299,6 +301,11 @@ def limit_ignored_after_it_was_chosen(patch: pytest.MonkeyPatch) -> None:
 
 def rows_counted_as_persons(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RECORDS, "tallied", lambda coded: coded)
+
+
+def every_row_has_a_fate(patch: pytest.MonkeyPatch) -> None:
+    """Count what becomes of all rows of a person, and not of one."""
+    patch.setattr(Fates, "by_unit", property(lambda _: False))
 
 
 def persons_agree_with_each_other(patch: pytest.MonkeyPatch) -> None:
@@ -445,8 +452,8 @@ def earlier_counts_by_the_rows(patch: pytest.MonkeyPatch) -> None:
 def prices_by_the_rows(patch: pytest.MonkeyPatch) -> None:
     price = Session._price
 
-    def dearer(self: Session, offered: Any) -> Any:
-        known = price(self, offered)
+    def dearer(self: Session, *arguments: Any) -> Any:
+        known = price(self, *arguments)
         return replace(known, epsilon=known.epsilon + true_rows())
 
     patch.setattr(Session, "_price", dearer)
@@ -495,6 +502,7 @@ PLANTED: tuple[tuple[Plant, str, str], ...] = (
     (figures_read_by_the_spec, "report", FAILED),
     (limit_ignored_after_it_was_chosen, "chosen limit", FAILED),
     (rows_counted_as_persons, "persons", f"rows-of-persons/by-size {MOVED}"),
+    (every_row_has_a_fate, "check of lost rows", f"rows-lost {MOVED}"),
     (persons_agree_with_each_other, "persons", "a person moves received counts"),
     (workers_bound_their_own_pieces_only, "table on dask", MOVED),
     (weights_not_clipped, "mwem in gdp, by weight", MOVED),

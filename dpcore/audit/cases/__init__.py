@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from dpcore.audit.case import Case
-from dpcore.audit.cases.asking import asking
+from dpcore.audit.cases.asking import asking, bought_sums
 from dpcore.audit.cases.calibrated import calibrated
 from dpcore.audit.cases.choices import counts_above, noisy_choice, noisy_quantiles, top_categories
 from dpcore.audit.cases.gates import gates
@@ -44,6 +44,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "limit-choice": limits,
     "person-rows": person_rows,
     "asking-step": asking,
+    "bought-sums": bought_sums,
     "gate-step": gates,
 }
 """By name, in display order."""

@@ -1,4 +1,4 @@
-"""Audit of `ask`: on a real ledger, every question must be charged before noise is drawn for it."""
+"""Audits of answers that are bought: each must be charged before noise is drawn for it, and the largest value must be paid for."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -7,12 +7,16 @@ import numpy as np
 
 from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.checks import Finding, charge_finding
+from dpcore.audit.checks import CANARIES, Counts, Finding, OneRunCheck, charge_finding
 from dpcore.audit.made_up import ROW, temporary_account
 from dpcore.curator.ask import Query, ask
+from dpcore.curator.curator import Curator
 from dpcore.ledger import Ledger
+from dpcore.mechanisms.laplace import DiscreteLaplace
 from dpcore.mechanisms.noisy_count import NoisyCount
+from dpcore.mechanisms.weighing import Weighing
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
+from dpcore.tables.histogram import LocalHistogram
 
 _ACCOUNT = "questions"
 _EPSILON = 1
@@ -76,6 +80,54 @@ def asking() -> Case:
                 name="charge after the draw",
                 how="the noise is drawn when the table is read, before the charge",
                 check=AskingCheck(asks=planted.drawn_while_reading),
+            ),
+        ),
+    )
+
+
+_WEIGHTS = np.array([[-9, 1], [0, 1], [9, 1]], dtype=np.int64)
+"""What a row adds by its value, the lowest, the middle or the largest: its steps from the middle, and the row."""
+
+
+def _one_run(weighing: type[Weighing]) -> OneRunCheck:
+    """Return the check of sums by groups, with a canary of the largest value in each."""
+
+    def measure(counts: Counts) -> tuple[Counts, int]:
+        amount, sums = _EPSILON * AMOUNT_OF_ONE, weighing(_WEIGHTS)
+        codes = [np.arange(len(counts), dtype=np.uint16), np.full(len(counts), len(_WEIGHTS) - 1, dtype=np.uint16)]
+        table = LocalHistogram.of(codes=codes, counts=counts, shape=[len(counts), len(_WEIGHTS)], protection=ROW)
+        noise = DiscreteLaplace.for_amount(amount, currency=Currency.PURE, sensitivity=sums.sensitivity(ROW))
+        with temporary_account(_ACCOUNT, cap=amount) as ledger:
+            ledger.reserve("audit", account=_ACCOUNT, amount=amount, claim="audit")
+            curator = Curator(ledger=ledger, run_id="audit", protection=ROW, currency=Currency.PURE)
+            curator.receive(table, lease=ledger.lease("audit"))
+            stored = curator.measure_grid(
+                "ask/1", (0, 1), mechanism=noise, keep=lambda noisy: noisy.tobytes(), weighing=sums
+            )
+            noisy = np.frombuffer(stored, dtype=np.int64).reshape(-1, 2)
+            return (np.abs(noisy) - np.abs(noisy - _WEIGHTS[-1])).sum(axis=1), ledger.run("audit").spent
+
+    return OneRunCheck(setting=f"{CANARIES:,} canaries of the largest value", measure=measure)
+
+
+def bought_sums() -> Case:
+    """Return the audit of the sums and means that a session sells."""
+    return Case(
+        name="bought-sums",
+        theorem="Sums of whole weights over disjoint groups move by at most the norm of one value's weights, times the rows of a unit.",
+        reference="Dwork, McSherry, Nissim and Smith 2006; Steinke, Nasr and Jagielski 2023, Thm. 5.2",
+        prices={Currency.PURE: "the price of the mechanism that draws"},
+        checks=(_one_run(Weighing),),
+        bugs=(
+            Bug(
+                name="a sum paid as a count",
+                how="the sensitivity is 1 instead of the bound of the values",
+                check=_one_run(planted.PaidAsCount),
+            ),
+            Bug(
+                name="sensitivity from the data",
+                how="the sensitivity is that of the values of other rows, which are all in the middle",
+                check=_one_run(planted.SensitivityFromOthers),
             ),
         ),
     )

@@ -12,7 +12,8 @@ from dpcore.mechanisms.currency_noise import Noise
 from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.release.statement import CLEAR
-from dpcore.runs.rows_per_unit import NoisyUnits, chosen_limit, expected_errors
+from dpcore.runs.planning.limits import chosen_limit, expected_errors
+from dpcore.runs.rows_per_unit import NoisyUnits
 from dpcore.spec import Declaration
 from dpcore.spec.load import declare
 from dpcore.spec.release import ReleaseSpec

@@ -168,6 +168,7 @@ IMPOSSIBLE = Setting(
     name="release-impossible",
     canaries=500,
     epsilon=1.5,
+    privacy=", lose: 100 %",
     source="{path: table.arrow, format: arrow}",
     columns=(
         CELL,

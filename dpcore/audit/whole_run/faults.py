@@ -459,10 +459,10 @@ def exact_the_second_time() -> AbstractContextManager[None]:
     """Answer a question that is bought a second time from the exact table."""
     measure = Curator.measure_grid
 
-    def again(curator: Curator, step: str, axes: Axes, *, mechanism: Any, keep: Any) -> bytes:
+    def again(curator: Curator, step: str, axes: Axes, *, mechanism: Any, **more: Any) -> bytes:
         exact = _replaced(type(mechanism), "draw", lambda _, counts: counts.copy())
         with exact if step.endswith("/2") else nullcontext():
-            return measure(curator, step, axes, mechanism=mechanism, keep=keep)
+            return measure(curator, step, axes, mechanism=mechanism, **more)
 
     return _replaced(Curator, "measure_grid", again)
 

@@ -33,6 +33,8 @@ UNREACHED: Mapping[str, str] = {
     "scheduler": "which cluster",
     "workers": "which cluster",
     "values_from": "where declared values are written",
+    "init": "a charged look buys levels of trees, as the discovery of a run does",
+    "check": "its one histogram is the first measurement of every run",
     "report": "three figures about all cells together tell little of one canary; `dpflow audit` attacks how they are measured",
 }
 """Features without a setting, by their last or first word, and why."""
@@ -41,7 +43,7 @@ UNREACHED: Mapping[str, str] = {
 def product_features() -> tuple[str, ...]:
     """Return all features: every key of a spec, every choice among the words that it may have, every unit, currency and verb."""
     currencies = (f"currency: {currency}" for currency in Currency)
-    verbs = (*VERBS.values(), "report", EXPORT)
+    verbs = (*VERBS.values(), "init", "check", "report", EXPORT)
     return tuple(dict.fromkeys([*_keys(ReleaseSpec, ()), "unit: row", "unit: person", *currencies, *verbs]))
 
 

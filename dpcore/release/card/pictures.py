@@ -20,7 +20,7 @@ from dpcore.release.card.elements import (
 )
 from dpcore.release.statement import Statement
 from dpcore.reporting.plots import percent
-from dpcore.reporting.portrait import GUESS, MODEL, ColumnPicture, CountTable, PairPicture, Portrait
+from dpcore.reporting.portrait import GUESS, INFERRED, ColumnPicture, CountTable, PairPicture, Portrait
 from dpcore.reporting.portrait_plots import (
     column_plot,
     column_words,
@@ -80,7 +80,7 @@ def _reason(found: CountTable) -> str:
         return "No measurement connects these columns, so they are taken to be independent, which may be wrong."
     if found.error is None:
         return "It has too many counts to tell."
-    if found.basis == MODEL:
+    if found.basis == INFERRED:
         return "Columns of it were never measured together, so a relation between them may be missing."
     if found.is_blurred:
         return "Too few of its values stood out of the noise: where values lie within its cells is hardly known."

@@ -18,6 +18,8 @@ from dpcore.universe import Attribute, Categorical, Universe
 MOST_CHANGES = 2
 MOST_NAMED = 3
 MORE = (2, 5, 10)
+LINKING = ("columns", "target")
+"""The kinds of changes after which rounds link a larger share of the columns."""
 WORTH = 0.95
 """A change is named only if it reduces the burden of noise at least to this share of what it was."""
 
@@ -40,7 +42,7 @@ class Figures:
 class Change:
     """A change of the spec, with what to expect before and after it. `refused` says why the account would not pay for it.
 
-    `kind` is `epsilon`, `cells`, `columns`, `rows per unit` or `workload`.
+    `kind` is `epsilon`, `cells`, `columns`, `rows per unit`, `workload` or `target`.
     """
 
     kind: str
@@ -55,7 +57,10 @@ Plan = Callable[[Declaration], tuple[Rated, str | None]]
 
 
 def helpful_changes(declaration: Declaration, now: Rated, *, plan: Plan) -> tuple[Change, ...]:
-    """Return the two changes of different kinds that would help most, the better one first. There may be fewer."""
+    """Return the two changes of different kinds that would help most, the better one first. There may be fewer.
+
+    If there are too few rounds to link all columns, no noise is as bad: these are to ask for fewer columns, and to name a target.
+    """
     if now.good == now.number:
         return ()
     best: dict[str, tuple[float, Change]] = {}
@@ -66,8 +71,9 @@ def helpful_changes(declaration: Declaration, now: Rated, *, plan: Plan) -> tupl
             continue  # the changed spec cannot run, for example because of the size of its model
         if later.asked_for != now.asked_for or (kind == "workload" and later.number < now.number):
             continue  # pairs that are not asked for any more are no better
-        score = later.burden
-        helps = score <= WORTH * now.burden
+        links = now.is_wide and kind in LINKING
+        score = 0.0 if links else later.burden
+        helps = links or score <= WORTH * now.burden
         if kind in best and (kind == "epsilon" and not _mostly_poor(best[kind][1].after)):
             continue  # the smallest epsilon that is enough
         if helps and (kind not in best or score < best[kind][0]):
@@ -103,6 +109,15 @@ def _changes(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, D
             f"count at most {half} of each {privacy.unit} instead of {limit}, if few have more",
             fewer,
         )
+    if now.is_wide and workload.target is None and isinstance(workload.marginals, int):
+        typical = worst_first(now.columns)[len(now.columns) // 2].name  # the plan does not know which one it is
+        target = _with(declaration, workload=workload.model_copy(update={"target": typical}))
+        few = f"its {len(now.columns) - 1:,} pairs, and not to any of {now.number:,}"
+        yield (
+            "target",
+            f"name the column that matters most as `target`, so that {now.rounds:,} rounds go to {few}",
+            target,
+        )
     if isinstance(workload.marginals, int) and workload.marginals > 2:
         pairs = _with(declaration, workload=workload.model_copy(update={"marginals": 2}))
         yield "workload", f"ask for pairs: `marginals: 2` instead of {workload.marginals}", pairs
@@ -125,17 +140,20 @@ def _coarser(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, D
 
 
 def _narrower(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, Declaration]]:
-    """Leave out what looks like an id, or else the worst column if it is not good and too small to be made coarser."""
-    ids = [each.name for each in now.columns if each.id is not None]
-    worst = [
-        each.name for each in worst_first(now.columns)[:1] if each.worst is not Rating.GOOD and each.cells <= FEW_CELLS
-    ]
-    names, target = ids or worst, declaration.spec.workload.target
+    """Leave out what looks like an id, or else as many columns as no round can link, or the worst one if it is not good and too small to be made coarser."""
+    ids, target = [each.name for each in now.columns if each.id is not None], declaration.spec.workload.target
+    worst = worst_first(now.columns)
+    names = ids or [each.name for each in worst[:1] if each.worst is not Rating.GOOD and each.cells <= FEW_CELLS]
+    what = f"leave out {_named(names)}" if names else ""
+    if now.is_wide:
+        left, kept = now.rounds + 1, {target, declaration.calendar and declaration.calendar.column}
+        names = [each.name for each in worst if each.name not in kept][: len(worst) - left]
+        what = f"ask for the {left:,} columns that matter most instead of {len(worst):,}, since {now.rounds:,} rounds link no more"
     if not names or target in names or _holds_blocks(declaration, names) or len(names) >= len(now.columns):
         return
     changed = _without(declaration, names)
     if changed.workload.marginals:
-        yield "columns", f"leave out {_named(names)}", changed
+        yield "columns", what, changed
 
 
 def worst_first(columns: Sequence[RatedColumn]) -> list[RatedColumn]:

@@ -28,6 +28,9 @@ SECONDS_PER_MODEL_CELL = 4e-8  # per evaluation of the model
 SECONDS_PER_MEASURED_CELL, SECONDS_PER_FACTORED_CELL = 1e-6, 2.5e-6  # likewise, for dense and factored models
 SECONDS_PER_CANDIDATE = 6e-5  # per round of adaptive
 SECONDS_PER_QUERY = 2e-6  # per round of pmw
+SECONDS_PER_EVALUATION = (
+    0.01  # of a factored model of any size: a fit to colon (15 columns) and nhefs (67) took 1 s on two busy cores
+)
 FAST = 1 / 4  # the lower estimate, as a share of these figures
 # Replicates, errors and card: fitted to whole releases at epsilon 1 on an arm64 core, in CPU seconds. adult7 took 10, adult_discretized 100
 # (of which rows 19, replicates 30), nist_national2019 160; diabetes and census_kdd took 104 and 153 a day earlier, on a busy machine. The middle of the
@@ -51,12 +54,22 @@ BYTES_PER_COUNT = 110.0  # of all models, while errors are listed: adult_discret
 
 
 @dataclass(frozen=True)
+class StepSeconds:
+    """The range of the likely duration of a step."""
+
+    step: str
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
 class Costs:
-    """The estimated peak memory of a run, and the range of its likely duration."""
+    """The estimated peak memory of a run, the range of its likely duration, and that of its steps, without the start of the process."""
 
     memory_mb: float
     least_seconds: float
     most_seconds: float
+    steps: tuple[StepSeconds, ...]
 
 
 @dataclass(frozen=True)
@@ -98,17 +111,19 @@ def costs_of(declaration: Declaration, *, rows: int, rounds: int, cells: int) ->
     table_mb = min(rows * (BYTES_PER_ROW + columns * BYTES_PER_VALUE) / 2**20, TABLE_MB)
     exchanging = _exchanging(declaration, rows)
     least, most = JUDGING
+    steps = (
+        StepSeconds("reading", FAST * reading, reading),
+        StepSeconds("rounds", FAST * seconds.rounds, seconds.rounds),
+        StepSeconds("last fit", 0.0, seconds.last),
+        StepSeconds("rows", least * exchanging, most * exchanging),
+        StepSeconds("replicates", FAST * replicates, FIT * replicates),
+        StepSeconds("errors", least * judging, most * judging),
+    )
     return Costs(
         memory_mb=PROCESS_MB + table_mb + model_mb + BYTES_PER_COUNT * listed.counts * listed.models / 2**20,
-        least_seconds=START_SECONDS[0]
-        + FAST * (reading + seconds.rounds + replicates)
-        + least * (judging + exchanging),
-        most_seconds=START_SECONDS[1]
-        + reading
-        + seconds.rounds
-        + seconds.last
-        + FIT * replicates
-        + most * (judging + exchanging),
+        least_seconds=START_SECONDS[0] + sum(each.least for each in steps),
+        most_seconds=START_SECONDS[1] + sum(each.most for each in steps),
+        steps=steps,
     )
 
 
@@ -145,6 +160,7 @@ def _seconds(declaration: Declaration, *, model_cells: float, rounds: int, cells
     factored = isinstance(chosen, AdaptiveSpec)
     each = SECONDS_PER_FACTORED_CELL if factored else SECONDS_PER_MEASURED_CELL
     evaluation = SECONDS_PER_MODEL_CELL * model_cells + each * (sum(shape) + rounds * cells)
+    evaluation += SECONDS_PER_EVALUATION if factored else 0.0
     fit = evaluation * TRIES
     if factored:
         looking = rounds * SECONDS_PER_CANDIDATE * len(workload.parts())

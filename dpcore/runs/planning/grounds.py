@@ -17,11 +17,13 @@ from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, r
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.runs.earlier_release import EarlierRelease, earlier_release
 from dpcore.runs.paying import check_remaining, ledger_of, no_account, paying_account
-from dpcore.runs.planning.kept import EARLIER, KeptRows, rows_that_count
+from dpcore.runs.planning.kept import ASSUMED_SHARE, EARLIER, GeometricUnits, KeptRows, rows_that_count
+from dpcore.runs.planning.limits import chosen_limit, expected_errors
 from dpcore.runs.prior import Prior, PublicTable
 from dpcore.runs.reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.runs.same_table import SameTable
 from dpcore.spec import Declaration
+from dpcore.spec.release import AUTO_LIMITS
 from dpcore.universe.blocks import choose
 
 USUAL_ROWS, GUESS = 100_000, "a guess"
@@ -58,6 +60,8 @@ class Grounds:
         rows: About how many rows the table has; if the number comes from an earlier release, how many counted in it.
         rows_from: Where this number comes from.
         units: About how many units the table has; None if nobody has said.
+        limit: The limit on rows per unit that the plan's figures are for, if the run chooses one: that of the earlier release, or what
+            the run's rule would choose if rows per unit were geometrically distributed.
         prior: What the weights start from, as text; None if the spec has no prior.
         declaration: The declaration of the run, with what it takes over from an earlier release.
     """
@@ -68,8 +72,13 @@ class Grounds:
     rows: int
     rows_from: str
     units: int | None
+    limit: int
     prior: str | None
     declaration: Declaration
+
+    def limited(self, declaration: Declaration) -> Declaration:
+        """Return a declaration with the limit that the plan's figures are for. A declared limit stays as it is."""
+        return declaration.limited(self.limit)
 
     def kept(self, declaration: Declaration) -> KeptRows:
         """Return about how many rows count under the limit of a declaration."""
@@ -129,7 +138,24 @@ def grounds_of(declaration: Declaration, *, rows: int | None, units: int | None,
     )
     currency = unopened if isinstance(found, str) else found[0].currency
     prior, taken = _prior(declaration, found)
-    return Grounds(found, blocks, currency, rows=guessed, rows_from=source, units=units, prior=prior, declaration=taken)
+    limit = AUTO_LIMITS[0]
+    if taken.lacks_limit:
+        likely = GeometricUnits(guessed, units=ASSUMED_SHARE * guessed if units is None else units)
+        payable = expected_errors(taken, likely, currency=currency)
+        earlier = _earlier(declaration) if source == EARLIER else None
+        same = [each for each in payable if earlier and each.rows_per_unit == earlier[1]]
+        limit = chosen_limit(same or payable)
+    return Grounds(
+        found,
+        blocks,
+        currency,
+        rows=guessed,
+        rows_from=source,
+        units=units,
+        limit=limit,
+        prior=prior,
+        declaration=taken,
+    )
 
 
 def _prior(
@@ -187,8 +213,8 @@ def approximate_rows(declaration: Declaration, given: int | None) -> tuple[int, 
     if given is not None:
         return given, "given"
     spec = declaration.spec
-    if (earlier := _earlier_rows(declaration)) is not None:
-        return earlier, EARLIER
+    if (earlier := _earlier(declaration)) is not None:
+        return earlier[0], EARLIER
     if spec.output.rows != "noisy":
         return spec.output.rows, "output.rows"
     if declaration.expected_rows is not None:
@@ -206,19 +232,22 @@ def _kept_by(spec: Mapping[str, Any]) -> tuple[Any, ...]:
     return columns, spec.get("constraints")
 
 
-def _earlier_rows(declaration: Declaration) -> int | None:
-    """Return the noisy number of rows of the dataset's newest release, if a run of this spec would count the same rows."""
+def _earlier(declaration: Declaration) -> tuple[int, int] | None:
+    """Return the noisy number of rows of the dataset's newest release and its limit on rows per unit, if a run of this spec would count the same rows."""
     folder, spec = declaration.output_folder, declaration.spec
     try:
         note = json.loads(read_regular(folder / LATEST, limit=LARGEST_NOTE))
         newest = folder / Path(str(note["release"])).name
         manifest: dict[str, Any] = json.loads(read_regular(newest / MANIFEST, limit=LARGEST_MANIFEST))
-        rows, before = manifest["rows"], manifest["spec"]
+        rows, limit, before = manifest["rows"], manifest["privacy"]["max_rows_per_unit"], manifest["spec"]
         now = spec.model_dump(mode="json")
         same = before["output"]["rows"] == "noisy" and before.get("blocks") == now["blocks"]
         counted = ("unit", "max_rows_per_unit", "weight")
         same = same and all(before["privacy"].get(key) == now["privacy"][key] for key in counted)
-        same = same and _kept_by(before) == _kept_by(now)
+        same = (
+            same and _kept_by(before) == _kept_by(now) and not manifest["warnings"]
+        )  # such as that its rows are noise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # there is no release, or nothing that can be read as one
-    return rows if same and isinstance(rows, int) and 1 <= rows <= MOST_ROWS else None
+    known = same and isinstance(rows, int) and 1 <= rows <= MOST_ROWS
+    return (rows, limit) if known else None

@@ -40,25 +40,46 @@ def rows_that_count(declaration: Declaration, *, rows: int, rows_from: str, unit
         rows_from: Where this number comes from.
         units: About how many units the table has; None if nobody has said.
     """
-    privacy, limit = declaration.spec.privacy, declaration.protection.rows_per_unit
+    privacy, limit, earlier = declaration.spec.privacy, declaration.protection.rows_per_unit, rows_from == EARLIER
     if privacy.unit == "row":
         return KeptRows(rows, "all")
     counting = (
         f"at most {limit:,} row{'' if limit == 1 else 's'} of each {privacy.unit} count{'s' if limit == 1 else ''}"
     )
+    if declaration.limiting:
+        why = (
+            "the newest release chose"
+            if earlier
+            else "a run would choose if rows per unit were geometrically distributed"
+        )
+        counting += f" (the limit that {why})"
     if units is not None and rows_from not in COUNTED:
         kept = max(1, round(kept_of(rows, units=units, limit=limit)))
         said = f"about {kept:,} of them count: {counting}, and about {units:,} are given with --units"
         return KeptRows(kept, "units", said + _cost(kept, rows, known=True))
-    if rows_from == EARLIER and not declaration.limiting:  # not by a limit that the run chose
-        return KeptRows(rows, EARLIER)
+    if earlier:
+        return KeptRows(rows, EARLIER, f"in it, {counting}" if declaration.limiting else None)
     if privacy.expect_rows is not None:
         kept = min(rows, privacy.expect_rows[0])
         said = f"rated for {kept:,}, since the run stops if fewer than `expect_rows` count: {counting}, which may drop most of the rows"
         return KeptRows(kept, "expect_rows", f"{said}; if you know how many units there are, give --rows and --units")
-    kept = max(1, round(ASSUMED_SHARE * rows))
-    said = f"rated for {kept:,}: {counting}, and nobody has said how many units there are, so one row in ten is assumed to count"
+    # A choice of the limit needs a number of units: as many as would be rated for with a limit of 1.
+    kept = max(1, round(kept_of(rows, units=ASSUMED_SHARE * rows, limit=limit if declaration.limiting else 1)))
+    assumed = "ten rows of each are assumed" if declaration.limiting else "one row in ten is assumed to count"
+    said = f"rated for {kept:,}: {counting}, and nobody has said how many units there are, so {assumed}"
     return KeptRows(kept, "assumed", f"{said}; give their number with --units{_cost(kept, rows, known=False)}")
+
+
+@dataclass(frozen=True)
+class GeometricUnits:
+    """A table of about so many rows and units, whose numbers of rows have a geometric distribution."""
+
+    count: int
+    units: float
+
+    def rows(self, limit: int) -> float:
+        """Return about how many rows a limit keeps."""
+        return kept_of(self.count, units=self.units, limit=limit)
 
 
 def kept_of(rows: float, *, units: float, limit: int) -> float:

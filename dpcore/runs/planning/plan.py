@@ -110,7 +110,7 @@ class Plan:
     Its errors are those of the noise alone. A release may be better, since the model combines overlapping measurements and does not fit all
     their noise, or worse, where the model is wrong; this depends on the data. Columns in `ranges` are also measured in coarser versions,
     for the same price again. `unspent` is the share of the budget that cannot be spent. If the run chooses the limit on rows per unit, `limits`
-    says by what, and all other figures are those of one row per unit. `ratings` rates every column and pair by its expected noise, and
+    says by what, and for which limit all other figures are. `ratings` rates every column and pair by its expected noise, and
     `changes` are the two changes of the spec that would help most. `blocks` are those that the run reads. `prior` says what its weights start from. If the account would not pay,
     `exit_code` is that of the refused run, and `account` says why.
     """
@@ -163,7 +163,7 @@ def plan_run(
     grounds = grounds_of(declaration, rows=rows, units=units, as_of=as_of)
     declared = declaration = grounds.declaration
     limits = _limits(declaration, grounds) if declaration.lacks_limit else None
-    known = _declared(declaration.limited(AUTO_LIMITS[0]))
+    known = _declared(grounds.limited(declaration))
     declaration, terms, strategy = _granted(declaration, grounds, known=known)
     privacy, columns = declaration.spec.privacy, declaration.universe.attributes
     refused = grounds.refusal(declaration, amount=terms.amount)
@@ -214,7 +214,7 @@ def _granted(
 
     It is narrowed to the run's blocks, has a limit on rows per unit, and has the likely cells of columns at full resolution.
     """
-    declaration = declaration.limited(AUTO_LIMITS[0])
+    declaration = grounds.limited(declaration)
     currency, rows = grounds.currency, grounds.kept(declaration).rows
     # A run checks its budget before it knows its blocks and the cells of columns at full resolution.
     strategy, smallest = known or _declared(declaration)
@@ -226,7 +226,7 @@ def _granted(
 
 def _limits(declaration: Declaration, grounds: Grounds) -> PlannedLimit:
     kept = {limit: float(grounds.kept(declaration.limited(limit)).rows) for limit in AUTO_LIMITS}
-    return planned_limit(declaration, currency=grounds.currency, rows=kept)
+    return planned_limit(declaration, currency=grounds.currency, rows=kept, likely=grounds.limit)
 
 
 def _declared(declaration: Declaration) -> tuple[Strategy, Fraction]:

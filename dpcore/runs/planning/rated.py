@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations, product
-from statistics import median
+from statistics import fmean, median
 
 from dpcore.marginals.workload import Axes
 from dpcore.reporting.ratings import FAIR_ERROR, GOOD_ERROR, Rating, percent, rate
-from dpcore.runs.planning.noise import Terms
+from dpcore.runs.planning.noise import ABSOLUTE, Terms
 from dpcore.spec import Declaration
 from dpcore.spec.advice import suspected_ids
 from dpcore.universe import Attribute, Categorical
@@ -34,14 +34,15 @@ BEST_SHARE = Fraction(1, 2)
 class RatedColumn:
     """A column with the expected noise of its counts, alone and in pairs.
 
-    `error` is the expected L1 error due to noise, as a share of the rows. At full resolution, the share of pairs of rows that its cells do not
-    tell apart is added. `middle_error` is that of the column's middle count, as a share of this count: half of the values are rarer. A value with fewer than `drowned` rows is wrong by more than half of itself.
+    `noise` is the expected L1 error due to noise, as a share of the rows. For `error`, at full resolution, the share of pairs of rows that its
+    cells do not tell apart is added. `middle_error` is that of the column's middle count, as a share of this count: half of the values are rarer. A value with fewer than `drowned` rows is wrong by more than half of itself.
     `pairs_error` is that of the median of its pairs in the
     workload; None if it is in no pair. `id` says why the column looks like an id; None if it does not.
     """
 
     name: str
     cells: int
+    noise: float
     error: float
     rating: Rating
     middle_error: float
@@ -82,11 +83,12 @@ class RatedPair:
 class Rated:
     """All columns and pairs with their ratings. `asked_for` says what the numbers are of: `pairs`, or `columns` if there are no pairs.
 
-    `typical` is the geometric mean of the errors of what was asked for: a few very large ones do not decide it.
+    `rounds` is the number of rounds, each of which links a few columns. `typical` is the geometric mean of the errors of what was asked for: a few very large ones do not decide it.
     """
 
     columns: tuple[RatedColumn, ...]
     pairs: tuple[RatedPair, ...]
+    rounds: int
     asked_for: str = field(init=False)
     good: int = field(init=False)
     fair: int = field(init=False)
@@ -115,21 +117,53 @@ class Rated:
         """The number of what was asked for."""
         return self.good + self.fair + self.poor
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether there are too few rounds to link all columns by pairs, so that some columns have no relation to most others."""
+        return self.asked_for == "pairs" and 0 < self.rounds < len(self.columns) - 1
+
 
 def _geometric_mean(errors: Sequence[float], *, least: float) -> float:
     return math.exp(math.fsum(math.log(max(error, least)) for error in errors) / len(errors))
 
 
 def poor_warning(found: Rated, *, rows: int, guessed: bool) -> str | None:
-    """Return the warning that a plan gives, and a run before it charges anything, if most of what was asked for is poor."""
+    """Return the warning that a plan gives, and a run before it charges anything.
+
+    If rounds measure most pairs for certain, or none are asked for, it warns if most of what was asked for is poor. Otherwise it warns if columns
+    drawn each by itself may be as near to the table: noise in single columns then moves a pair by more than chance does (`column_noise`).
+    """
+    guess = ", which is a guess: declare `expect_rows`" if guessed else ""
+    unsure = [pair for pair in found.pairs if pair.measured != "yes"]
+    if len(unsure) > MOST * found.number:
+        noise, chance = column_noise(found, unsure, rows=rows)
+        return (
+            None
+            if noise <= chance
+            else (
+                f"columns drawn each by itself may be as near to the table as the release: {found.rounds:,} rounds do not measure all "
+                f"{found.number:,} pairs of columns, and noise in single columns moves a pair by {percent(noise)} of the rows; chance moves it by "
+                f"{percent(chance)} with about {rows:,} rows{guess}; ask for fewer columns, or raise epsilon"
+            )
+        )
     if found.poor <= MOST * found.number:
         return None
     asked = "pairs of columns" if found.asked_for == "pairs" else "columns"
-    guess = ", which is a guess: declare `expect_rows`" if guessed else ""
     return (
         f"{found.poor:,} of {found.number:,} {asked} would be {Rating.POOR}: expect noise of {percent(found.typical)} of a typical count "
         f"with about {rows:,} rows{guess}; the release would be mostly noise"
     )
+
+
+def column_noise(found: Rated, pairs: Sequence[RatedPair], *, rows: int) -> tuple[float, float]:
+    """Return the mean L1 error that noise in its two columns causes in a pair, and that of chance: the sampling error of so many rows.
+
+    Both are shares of the rows. A pair that no round measures has the first one at least. Errors of two columns add up as squares.
+    """
+    columns = {column.name: column for column in found.columns}
+    both = [tuple(columns[name] for name in pair.columns) for pair in pairs]
+    noise = fmean(math.hypot(*(column.noise for column in each)) for each in both)
+    return noise, fmean(ABSOLUTE * math.sqrt(math.prod(column.cells for column in each) / rows) for each in both)
 
 
 def rated(declaration: Declaration, terms: Terms, *, first: Sequence[tuple[int, float]]) -> Rated:
@@ -154,7 +188,7 @@ def rated(declaration: Declaration, terms: Terms, *, first: Sequence[tuple[int, 
         equal = cells < UNEQUAL_CELLS or isinstance(attribute, Fine)
         alone = _Alone(cells, error, blurred(attribute, cells), rows=terms.rows, equal=equal)
         columns.append(_column(name, attribute, alone=alone, pairs_error=pairs_error, why=ids.get(name)))
-    return Rated(tuple(columns), pairs)
+    return Rated(tuple(columns), pairs, rounds=terms.outline.rounds)
 
 
 @dataclass(frozen=True)
@@ -209,6 +243,7 @@ def _column(
     return RatedColumn(
         name,
         cells=alone.cells,
+        noise=alone.noise,
         error=alone.error,
         rating=rating,
         middle_error=alone.middle_error,

@@ -16,7 +16,7 @@ from dpcore.runs.planning.grounds import grounds_of
 from dpcore.runs.planning.kept import KeptRows
 from dpcore.runs.planning.noise import Terms, terms_of
 from dpcore.spec import Declaration
-from dpcore.spec.release import AUTO_LIMITS, PmwSpec
+from dpcore.spec.release import PmwSpec
 from dpcore.strategies import strategy_for
 
 MOST_EPSILON = 100.0
@@ -32,7 +32,7 @@ class Target:
     """The smallest three-digit epsilon at which the expected L1 error of a marginal is at most `wanted`, as a share of the rows.
 
     This is the error of the noise alone, if the marginal is measured: in a round, or first, as all single columns are. It does not include
-    the model's error where nothing was measured. If the run chooses the limit on rows per unit, it is the error with one row. A column to be
+    the model's error where nothing was measured. If the run chooses the limit on rows per unit, it is the error for the limit in the sentence of `kept`. A column to be
     discovered is assumed to have the maximum number of cells. `error` and `noise` are those at `epsilon`. `spec_error` is the error at the
     spec's own epsilon, or None if that is too small to run. `refused` says why the account would not pay.
     """
@@ -85,7 +85,7 @@ def epsilon_for(  # noqa: PLR0913  the marginal with its error, and what a plan 
             "the error must be above 0 and below 2: it is an L1 distance, as a share of the rows; ask for one such as 0.02"
         )
     grounds = grounds_of(declaration, rows=rows, units=units, as_of=as_of)
-    declaration = declaration.limited(AUTO_LIMITS[0]).covering(grounds.blocks)
+    declaration = grounds.limited(declaration).covering(grounds.blocks)
     kept = grounds.kept(declaration)
     search = _Search(declaration, _axes(declaration, columns), currency=grounds.currency, rows=kept.rows)
     index = search.least(error)

@@ -9,7 +9,6 @@ const $ = id => document.getElementById(id)
 const number = value => value === null ? "none" : Math.abs(value) >= 1000
   ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(4)))
 const amount = value => value === 0 ? "0" : value < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(3)))
-const percent = share => share < 0.001 ? "less than 0.1 %" : `${Number((100 * share).toPrecision(2))} %`
 
 const send = async (path, body) => {
   const headers = {Authorization: `Bearer ${token}`}
@@ -56,8 +55,8 @@ const select = ({line, column}) => {
 const showBudget = async () => {
   const told = await send("budget")
   left = Math.min(told.remaining, told.session.remaining)
-  $("who").textContent = `${told.analyst}, ${amount(told.spent)} of ${amount(told.cap)} ${told.currency} spent`
-  $("rest").textContent = `${amount(left)} ${told.currency} left`
+  $("who").textContent = `${told.analyst}, epsilon ${amount(told.epsilon.spent)} of ${amount(told.epsilon.cap)} spent`
+  $("rest").textContent = `epsilon ${amount(Math.min(told.epsilon.remaining, told.session.epsilon.remaining))} left`
   $("bar").value = told.cap ? told.spent / told.cap : 1
   $("left").hidden = false
 }
@@ -91,11 +90,11 @@ const showPurchases = async () => {
   const {answers} = await send("answers")
   $("bought").hidden = answers.length === 0
   const head = element("tr")
-  head.append(element("th", "Question"), element("th", "Cost", "number"))
+  head.append(element("th", "Question"), element("th", "Epsilon", "number"))
   const rows = answers.reverse().map(each => {
     const row = element("tr"), cell = element("td")
     cell.append(element("code", each.query))
-    row.append(cell, element("td", amount(each.cost), "number"))
+    row.append(cell, element("td", amount(each.epsilon), "number"))
     return row
   })
   $("purchases").replaceChildren(head, ...rows)
@@ -112,11 +111,10 @@ const showPrice = price => {
   const free = price.free
   $("cost").textContent = price.stored ? "Free: this question was bought before."
     : free ? "Free: the model knows this accurately enough."
-    : `Costs ${amount(price.cost)} ${price.currency}, ${left > 0 ? percent(price.cost / left) : "more"} of what you have left.`
+    : `Costs epsilon ${amount(price.epsilon)} (${price.epsilon_after === null ? "more than remains" : `remaining afterwards: ${amount(price.epsilon_after)} of ${amount(price.epsilon_of)}`}).`
   $("cost").classList.toggle("pays", !free)
   $("accuracy").textContent = `Expected interval: ${number(price.half_width)} to either side at most, at level ${level(price)}.`
-    + (free ? "" : ` By itself, the price is epsilon ${amount(price.epsilon)}.`)
-  $("ask").textContent = free ? "Get the answer" : `Pay ${amount(price.cost)} ${price.currency} and get the answer`
+  $("ask").textContent = free ? "Get the answer" : `Pay epsilon ${amount(price.epsilon)} and get the answer`
   $("ask").disabled = !free && price.cost > left
   if ($("ask").disabled) { $("ask").textContent = "You have too little left: ask within more" }
   $("offer").hidden = false
@@ -161,7 +159,7 @@ const showAnswer = told => {
   })
   $("rows").replaceChildren(head, ...rows)
   const price = told.price
-  $("paid").textContent = price.stored ? "Free: bought before." : price.free ? "Free." : `Paid ${amount(price.cost)} ${price.currency}.`
+  $("paid").textContent = price.stored ? "Free: bought before." : price.free ? "Free." : `Paid epsilon ${amount(price.epsilon)}.`
   $("paid").classList.toggle("pays", !price.free)
   $("answer").hidden = false
 }

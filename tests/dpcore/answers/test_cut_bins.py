@@ -10,7 +10,7 @@ from tests.dpcore.answers.releases import table
 
 CUT = [
     "born between '2025-03-10' and '2025-03-20'",
-    "born >= '2025-03-10' and born < '2025-05-10'",
+    "born >= '2025-03-10' and born < '2025-05-25'",  # more days than the bins that begin between the ends
     "born = '2025-07-04'",
     "born in ('2025-07-04', '2025-08-17')",
     "dayofweek(born) = 1",
@@ -33,7 +33,7 @@ def truth(where: str) -> pd.DataFrame:
     day = born.dt.strftime("%Y-%m-%d")
     kept = {
         CUT[0]: (day >= "2025-03-10") & (day <= "2025-03-20"),
-        CUT[1]: (day >= "2025-03-10") & (day < "2025-05-10"),
+        CUT[1]: (day >= "2025-03-10") & (day < "2025-05-25"),
         CUT[2]: day == "2025-07-04",
         CUT[3]: day.isin(["2025-07-04", "2025-08-17"]),
         CUT[4]: born.dt.day_of_week == 0,

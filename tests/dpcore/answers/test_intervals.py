@@ -97,7 +97,8 @@ def test_columns_that_no_measurement_connects_are_a_guess(
         monkeypatch.setattr(intervals, "IN_SIX", in_six)
         told = answer(release, asked)
         widths.append([float(told[f"{name}_high"][0] - told[f"{name}_low"][0]) for name in ("total", "mean", "middle")])
-    assert all(none < few < six for none, few, six in zip(*widths, strict=True))
+    assert all(none <= few < six for none, few, six in zip(*widths, strict=True))
+    assert widths[0][:2] < widths[1][:2]  # the middle may lie anywhere in its cell anyway
 
 
 def test_a_share_of_columns_never_measured_together_is_as_uncertain_as_its_count(

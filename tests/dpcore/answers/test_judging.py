@@ -15,7 +15,7 @@ from dpcore.answers.judging import judge, mutual_information
 from dpcore.answers.release import Release
 from dpcore.marginals.workload import Workload
 from dpcore.release import Judgement
-from dpcore.reporting.portrait import GUESS, MEASURED, MODEL, PARTS
+from dpcore.reporting.portrait import GUESS, INFERRED, MEASURED, MODEL
 from dpcore.reporting.ratings import Rating
 from dpcore.universe import Universe
 from dpcore.universe.fine_numbers import FineInteger
@@ -87,9 +87,9 @@ def test_each_pair_says_whether_it_was_measured(kinds: Release, judged: Judgemen
     pairs = judged.portrait.pairs
     assert len(pairs) == len(names) * (len(names) - 1) // 2
     for pair in pairs:
-        known = pair.table.basis in {MEASURED, PARTS}
+        known = pair.table.basis in {MEASURED, MODEL}
         assert known == (tuple(sorted(pair.table.columns)) in together)
-        if pair.table.basis == MODEL:
+        if pair.table.basis == INFERRED:
             assert pair.table.rating is not Rating.GOOD
         if pair.table.basis == GUESS:
             assert (pair.dependence, pair.table.rating) == (None, Rating.POOR)

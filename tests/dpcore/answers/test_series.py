@@ -49,7 +49,7 @@ workload: {marginals: 2}
 strategy: {name: mwem, rounds: 3}
 """
 MONTHS = (1, 2, 3, 5)  # nobody publishes April
-EXACT, USUAL = 3000.0, 1.0
+EXACT, USUAL = 3000.0, 1.5
 
 
 def visits(month: int, *, rows: int = 1500) -> pd.DataFrame:
@@ -338,7 +338,7 @@ def test_intervals_of_a_sum_contain_the_truth_although_structure_that_was_never_
     covered, control = (_covered(each, truth(*months)) for each in (total, narrow))
     # The noise is seeded. One series alone covers 0.86 to 1, since its counts share their noise: benchmarks.series measures several.
     assert np.mean(covered) > 0.9
-    assert np.mean(control) < 0.88
+    assert np.mean(control) < np.mean(covered) - 0.02
 
 
 def _covered(release: Release, table: pd.DataFrame) -> list[bool]:

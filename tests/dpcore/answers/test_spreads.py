@@ -1,19 +1,27 @@
 """Trees lose long tails in their noise, and the times of the week are noisy, too: intervals include both."""
 
 from datetime import date, datetime
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 
+from benchmarks.coverage_releases import seeded
+from benchmarks.resolution import mostly_zero
+from dpcore import answer, open_release, sample
 from dpcore.answers import spreads
 from dpcore.answers.cells import Column
+from dpcore.answers.ensemble import Ensemble
 from dpcore.answers.leaf_tree import TreeNoise
 from dpcore.answers.spreads import noisy, with_hidden, with_noisy_week
+from dpcore.universe import leaves as leaves_module
 from dpcore.universe.fine_days import FineDate, FineDatetime, FineDays
 from dpcore.universe.fine_numbers import FineInteger
 from dpcore.universe.leaves import Leaves
 from dpcore.universe.spreading import spread_of
+from tests.dpcore.answers.releases import make_release
 
 NODE = 625  # the width of a node of the first level
 NOISE = TreeNoise(deviation=40.0, levels=4)
@@ -39,21 +47,31 @@ def test_a_tail_that_a_tree_has_lost_is_within_reach_and_without_hidden_rows_it_
     truth = mean(usual) + lost / 4000 * (
         2 * NODE + NODE - 1.5 * NODE
     )  # rows of the second node that lie in the third to fifth
-    assert mean(usual) < truth < mean(with_hidden(usual, column(), NOISE))
+    assert mean(usual) < truth < mean(with_hidden(usual, column(), NOISE)[0])
     monkeypatch.setattr(spreads, "HIDDEN", 0.0)
-    assert mean(with_hidden(usual, column(), NOISE)) == pytest.approx(mean(usual))
+    assert mean(with_hidden(usual, column(), NOISE)[0]) == pytest.approx(mean(usual))
 
 
 def test_hidden_rows_are_limited_and_move_to_no_other_cell() -> None:
-    found = with_hidden(spread_of(column()), column(), TreeNoise(deviation=1e6, levels=4))
+    found, _ = with_hidden(spread_of(column()), column(), TreeNoise(deviation=1e6, levels=4))
     assert found.below(np.array([NODE])).tolist() == [1.0]
     assert found.below(np.array([2 * NODE]))[0] < 2.0
     assert 0.0 < mean(found) < 16 * NODE
 
 
+def test_rows_that_noise_may_have_made_in_a_far_node_may_be_near() -> None:
+    masses = (3_000_000, *[0] * 14, 30_000, 20_000)  # one node of the range, split, that does not stand out
+    leaves = Leaves(starts=(*range(0, 16 * NODE, NODE), 16 * NODE - 89), masses=masses, size=16 * NODE)
+    found = FineInteger(minimum=0, maximum=16 * NODE - 1).cut_at((NODE,), leaves=leaves)
+    even, near = with_hidden(spread_of(found), found, NOISE)
+    assert even.below(np.array([8 * NODE, 16 * NODE])) == pytest.approx([1 + 7 / 15, 2])
+    assert near.below(np.array([2 * NODE])).tolist() == [2.0]
+
+
 def test_nothing_is_hidden_without_noise() -> None:
     usual = spread_of(column())
-    assert mean(with_hidden(usual, column(), TreeNoise(deviation=0.0, levels=4))) == pytest.approx(mean(usual))
+    for each in with_hidden(usual, column(), TreeNoise(deviation=0.0, levels=4)):
+        assert mean(each) == pytest.approx(mean(usual))
 
 
 def test_the_deviation_within_a_cell_is_that_of_its_values() -> None:
@@ -63,6 +81,57 @@ def test_the_deviation_within_a_cell_is_that_of_its_values() -> None:
     found = Column.of(attribute, [])
     assert found.means[1] == pytest.approx(second.mean())
     assert found.deviations.tolist() == pytest.approx([np.arange(10).std(), second.std()])
+
+
+SPEC = """\
+dataset: zeros
+privacy: {unit: row, neighbours: add-remove, epsilon: 1, delta: 1e-9}
+universe:
+  heavy: {type: integer, min: 0, max: 20000, share: 0.01}
+  liens: {type: integer, min: 0, max: 100, share: 0.01}
+  never: {type: integer, min: 0, max: 20000, share: 0.01}
+workload: {marginals: 2}
+strategy: {name: mwem, rounds: 3}
+"""
+MOSTLY_ZERO = mostly_zero()[1][["heavy", "liens", "never"]]
+
+
+@pytest.fixture(scope="module")
+def mostly_zero_releases(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Releases of columns whose values are mostly 0, and too few otherwise to stand out of the noise of a tree."""
+    folders = []
+    for seed in (2, 3):
+        with seeded(seed):
+            folders.append(make_release(tmp_path_factory.mktemp("zeros"), SPEC, frame=MOSTLY_ZERO))
+    return folders
+
+
+def means_of(releases: list[Path]) -> npt.NDArray[np.float64]:
+    """Return for each release and column the true mean, that of rows drawn from it, and the ends of the interval of its answer."""
+    spread_of.cache_clear()
+    found = []
+    for folder in releases:
+        release = open_release(folder)
+        rows = pa.concat_tables(sample(release, rows=len(MOSTLY_ZERO), seed=1)).to_pandas()
+        for name in MOSTLY_ZERO:
+            ends = answer(release, f"select avg({name}) as x from release").iloc[0]
+            found.append([MOSTLY_ZERO[name].mean(), rows[name].mean(), ends.x_low, ends.x_high])
+    spread_of.cache_clear()
+    return np.array(found)
+
+
+def test_means_of_columns_that_are_mostly_zero_and_of_their_rows_lie_within_their_intervals(
+    mostly_zero_releases: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true, rows, low, high = means_of(mostly_zero_releases).T
+    assert ((low <= rows) & (rows <= high)).all()
+    assert ((low <= true) & (true <= high)).all()
+    monkeypatch.setattr(Ensemble, "hidden", lambda *_: {})  # the control: intervals that take all leaves as they are
+    monkeypatch.setattr(leaves_module, "FARTHER", 1.0)  # and rows that may lie anywhere in the range
+    true, even, low, high = means_of(mostly_zero_releases).T
+    assert ((low <= true) & (true <= high)).mean() < 0.5
+    assert (even >= 3 * rows).all()
+    assert even.sum() > 3 * rows.sum()
 
 
 def hours_of(found: FineDays, rows: float) -> npt.NDArray[np.float64]:

@@ -122,7 +122,8 @@ def test_every_reason_is_for_a_feature_and_every_place_that_spends_is_a_verb() -
     assert words >= UNREACHED.keys()
     assert {*drivers.VERBS.values()} == {"run", "session", "online", "ask"}
     assert spending_modules() == {
-        "dpcore/runs/reservation.py",  # run
+        "dpcore/runs/reservation.py",  # run, check
+        "dpcore/starter/charged_look.py",  # init
         "dpcore/session/opening.py",  # session
         "dpcore/session/publishing.py",  # session
         "dpcore/runs/online.py",  # online

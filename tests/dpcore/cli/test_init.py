@@ -2,12 +2,17 @@
 
 import io
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from dpcore import cli, synthesize
 from dpcore.spec import load_spec
+from dpcore.starter import sources
+from dpcore.tables.sources.part import Part
 
 HEADER = "patient_id,age,sex\n"
 
@@ -29,11 +34,11 @@ def test_a_spec_with_marks_is_written_and_not_valid_until_they_are_filled(
     assert dpflow("init", "visits", "--from", "visits.csv") == 0
     told = capsys.readouterr().out
     assert "wrote visits.yaml: 2 columns declared, 1 left out" in told
-    assert "4 lines marked with FILL_IN must be completed: 8-9, 25-26" in told
+    assert "4 lines marked with FILL_IN must be completed: 8-9, 26-27" in told
     assert dpflow("check", "visits.yaml") == 2
     mistakes = capsys.readouterr().err
     assert "visits.yaml:8:3: `unit` is not filled in; write whom to protect" in mistakes
-    assert "visits.yaml:25:3: `age` is not filled in; write what the column holds, such as {type: integer" in mistakes
+    assert "visits.yaml:26:3: `age` is not filled in; write what the column holds, such as {type: integer" in mistakes
     assert len(mistakes.splitlines()) == 4
     text = (folder / "visits.yaml").read_text()
     assert "CANARY" not in text
@@ -130,7 +135,7 @@ def test_a_long_description_keeps_the_hint_of_a_line_to_complete(folder: Path) -
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--ask"], "name them with --from"),
+        (["--ask"], "with --from"),
         (["--from", "visits.csv", "--from", "visits.csv", "--kind", "csv"], "--kind once for each --from"),
         (["--from", "nowhere"], "no such file"),
         (["--from", "visits.csv", "--kind", "parquet"], "no readable Parquet schema"),
@@ -182,3 +187,74 @@ workload: {marginals: 1}
     assert again.universe == first.universe
     assert again.spec.privacy == first.spec.privacy
     assert again.spec.workload == first.spec.workload
+
+
+def test_a_codebook_fills_the_columns_of_a_header_and_the_others_stay_marked(folder: Path) -> None:
+    (folder / "visits.csv").write_text("age,sex,ward\n31337,CANARY,CANARY\n")
+    (folder / "codebook.csv").write_text(
+        "Variable,Type,Min,Max,Codes\nage,integer,0,110,\nsex,text,,,F=female; M=male\n"
+    )
+    assert dpflow("init", "visits", "--from", "visits.csv", "--from", "codebook.csv") == 0
+    text = (folder / "visits.yaml").read_text()
+    assert "  age: {type: integer, min: 0, max: 110, missing: true}\n" in text
+    assert "  sex: {type: categorical, values: [F, M], missing: true}\n" in text
+    assert "  ward: FILL_IN" in text
+
+
+def test_a_public_file_with_the_same_columns_fills_them_and_no_private_row_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The public file is read piece by piece; the private one never is."""
+    read: list[str] = []
+    original = sources.read_piece
+
+    def reading(piece: Part, *, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        read.append(piece.name)
+        return original(piece, columns=columns)
+
+    monkeypatch.setattr(sources, "read_piece", reading)
+    (folder / "visits.csv").write_text("patient_id,age,sex,joined,note\n7,31337,CANARY,1911-01-01,CANARY\n")
+    (folder / "public.csv").write_text("SEX,age,joined,else\nF,18,31.01.2024,1\nM,93,28.02.2025,2\n")
+    assert dpflow("init", "visits", "--from", "visits.csv", "--like", "public.csv") == 0
+    text = (folder / "visits.yaml").read_text()
+    assert "from visits.csv and public.csv. No row was read." in text
+    assert (
+        "CAUTION: types, ranges and values that no other source gives are those of the public file public.csv" in text
+    )
+    assert "  age: {type: integer, min: 18, max: 93, missing: true}\n" in text
+    assert "  sex: {type: categorical, values: [F, M], outside: other, missing: true}\n" in text
+    assert '  joined: {type: date, min: 2024-01-01, max: 2025-12-31, format: "%d.%m.%Y", missing: true}\n' in text
+    assert "  note: FILL_IN" in text
+    assert not {"CANARY", "31337", "1911"} & set(re.findall(r"\w+", text))
+    assert read
+    assert all("public" in name for name in read)
+
+
+def test_a_source_that_adds_nothing_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A codebook without such a name would be read as a table, whose header says nothing."""
+    (folder / "labels.csv").write_text("name,min,max\nage,0,110\n")
+    assert dpflow("init", "visits", "--from", "visits.csv", "--from", "labels.csv") != 0
+    assert "labels.csv: says nothing about these columns that is not known yet" in capsys.readouterr().err
+    assert not (folder / "visits.yaml").exists()
+
+
+def test_a_declared_unit_is_written_and_left_out_of_the_release(folder: Path) -> None:
+    assert dpflow("init", "visits", "--from", "visits.csv", "--unit", "sex") == 0
+    text = (folder / "visits.yaml").read_text()
+    assert "  unit: sex " in text
+    assert "  # sex: FILL_IN   # it identifies the unit" in text
+
+
+def test_only_the_name_of_an_id_is_proposed_as_the_unit(folder: Path) -> None:
+    for name, header, proposed in (
+        ("homes", "Order,PID,Street,phone,HouseNumber", "a person, perhaps PID"),
+        ("streets", "Street,owner_name,HouseNumber", "a person"),
+        ("sales", "customer,order_id,amount", "a person, perhaps customer or order_id"),
+    ):
+        (folder / f"{name}.csv").write_text(header + "\n")
+        assert dpflow("init", name, "--from", f"{name}.csv") == 0
+        (line,) = [each for each in (folder / f"{name}.yaml").read_text().splitlines() if each.startswith("  unit:")]
+        assert line == f"  unit: FILL_IN   # the protected unit: row, or the column that identifies {proposed}"
+    (folder / "dictionary.json").write_text('{"order_id": {"values": ["a", "b"]}}')
+    assert dpflow("init", "few", "--from", "sales.csv", "--from", "dictionary.json") == 0
+    assert "perhaps customer\n" in (folder / "few.yaml").read_text()  # two values contradict that order_id is an id

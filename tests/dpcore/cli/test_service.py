@@ -27,7 +27,7 @@ def test_analysts_are_added_shown_and_removed(
     assert dpflow("analyst", "add", "spec.yaml", "bob", "--epsilon", "0.1") == 0
     assert "It is shown only now" in capsys.readouterr().out
     assert dpflow("analyst", "remove", "spec.yaml", "bob") == 0
-    assert "analyst bob was removed, with 0 rho spent" in capsys.readouterr().out
+    assert "analyst bob was removed, with epsilon 0 spent" in capsys.readouterr().out
     assert dpflow("analyst", "show", "spec.yaml") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[-2:]] == ["ada", "bob"]

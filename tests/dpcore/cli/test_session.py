@@ -1,6 +1,7 @@
 """`dpflow ask` and `dpflow session`, as a user calls them."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from dpcore.cli.main import main
 from dpcore.cli.session import _text
 from tests.dpcore.session.conftest import GROUPED, copied, opened  # noqa: F401  fixtures
+from tests.dpcore.session.test_purchase import MEAN
 
 
 def dpflow(*arguments: str) -> int:
@@ -62,7 +64,15 @@ def test_people_read_what_was_paid(
     assert dpflow("ask", "spec.yaml", "select count(*) as n\nfrom release where agee > 3", "--within", "5") == 2
     assert "line 2, column 20: there is no column" in capsys.readouterr().err
     assert dpflow("ask", "spec.yaml", GROUPED, "--within", "2") == 3
-    assert "for what is left, ask within" in capsys.readouterr().err
+    refused = capsys.readouterr().err
+    assert re.search(
+        r"costs epsilon [\d.]+ \([\d.]+ rho\), but session s has epsilon [\d.]+ \([\d.]+ rho\) left", refused
+    )
+    assert "for what is left, ask within" in refused
+    assert dpflow("ask", "spec.yaml", MEAN, "--within", "3", "--dry-run") == 0
+    assert re.search(
+        r"costs epsilon [\d.]+ \(remaining afterwards: [\d.]+ of [\d.]+\), within 3\b", capsys.readouterr().out
+    )
     assert dpflow("ask", "spec.yaml", GROUPED, "--within", "soon") == 2
     assert "say how accurate" in capsys.readouterr().err
     assert dpflow("session", "open", "spec.yaml", "--first-share", "1.5", "--session", "other") == 2
@@ -90,7 +100,10 @@ def test_an_open_session_of_an_earlier_version_of_the_spec_is_named_with_how_to_
 
 
 def test_a_question_cannot_control_the_terminal() -> None:
-    bought = {"question": "select 1 -- \x1b[2J", "cost": 0.1, "half_width": 2.0}
-    told = {"session": "s", "state": "open", "spent": 0.1, "reserved": 1.0, "currency": "rho", "first": "s-first"}
+    bought = {"question": "select 1 -- \x1b[2J", "epsilon": 0.1, "half_width": 2.0}
+    told = {"session": "s", "state": "open", "spent": 0.1, "reserved": 1.0, "first": "s-first"}
+    told["epsilon"] = {"spent": 0.1, "reserved": 1.0, "not_stored": 0.02}
     assert _text(told | {"not_stored": 0.0, "bought": [bought]}).replace("\n", "").isprintable()
-    assert "0.02 rho was charged for answers that were not stored" in _text(told | {"not_stored": 0.02, "bought": []})
+    assert "epsilon 0.02 was charged for answers that were not stored" in _text(
+        told | {"not_stored": 0.02, "bought": []}
+    )

@@ -30,6 +30,7 @@ PART, MANIFEST = "data/part-00000.parquet", "manifest.json"
 def measured(run: Synthesis) -> Run:
     """Let a run do all that comes before its rows are drawn."""
     reserved = run.reserve()
+    run.check_rows()
     run.histogram(run.ingest())
     run.begin()
     run.update(1, run.measure(1, run.select(1)))

@@ -15,6 +15,7 @@ from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import load_spec
 run = Synthesis(load_spec("spec.yaml"), run_id="run", resume=False)
 run.reserve()
+run.check_rows()
 run.histogram(run.ingest())
 run.begin()
 run.update(1, run.measure(1, run.select(1)))

@@ -5,16 +5,16 @@ from itertools import combinations
 from dpcore.reporting.count import Count
 from dpcore.reporting.portrait import (
     GUESS,
+    INFERRED,
     MEASURED,
     MODEL,
-    PARTS,
     ColumnPicture,
     CountTable,
     PairPicture,
     Portrait,
 )
 
-BASES = (MEASURED, PARTS, MODEL, GUESS)
+BASES = (MEASURED, MODEL, INFERRED, GUESS)
 
 
 def count_table(*columns: str, error: float | None = 0.05, basis: str = MEASURED, cells: int = 12) -> CountTable:

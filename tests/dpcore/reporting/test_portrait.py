@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpcore.reporting.portrait import GUESS, MEASURED, MODEL, PARTS, Portrait
+from dpcore.reporting.portrait import GUESS, INFERRED, MEASURED, MODEL, Portrait
 from dpcore.reporting.portrait_plots import column_words, error_words, pairs_plot, pairs_words
 from dpcore.reporting.ratings import Rating
 from tests.dpcore.reporting.portraits import count_table, portrait
@@ -13,9 +13,9 @@ from tests.dpcore.reporting.test_plots import elements, texts
     ("basis", "error", "rating"),
     [
         (MEASURED, 0.05, Rating.GOOD),
-        (PARTS, 0.05, Rating.GOOD),
-        (MODEL, 0.05, Rating.FAIR),  # the error cannot know of a relation that was never measured
-        (MODEL, 0.8, Rating.POOR),
+        (MODEL, 0.05, Rating.GOOD),
+        (INFERRED, 0.05, Rating.FAIR),  # the error cannot know of a relation that was never measured
+        (INFERRED, 0.8, Rating.POOR),
         (GUESS, 0.01, Rating.POOR),
         (MEASURED, 0.3, Rating.FAIR),
         (MEASURED, None, Rating.POOR),
@@ -57,6 +57,6 @@ def test_the_pairs_are_told_in_words_and_drawn_with_symbols() -> None:
 
 
 def test_an_error_that_is_not_known_is_not_told() -> None:
-    told = [error_words(count_table("age", "sex", basis=basis)) for basis in (MEASURED, PARTS, MODEL, GUESS)]
+    told = [error_words(count_table("age", "sex", basis=basis)) for basis in (MEASURED, MODEL, INFERRED, GUESS)]
     assert told == ["5.0 %", "5.0 %", "at least 5.0 %", "not known"]
     assert error_words(count_table("age", "sex", error=None)) == "not known"

@@ -196,7 +196,7 @@ def test_levels_that_are_in_the_transcript_are_not_read_again(
         patch.setattr(Synthesis, "begin", interrupted)
         with pytest.raises(KeyboardInterrupt):
             synthesize(spec, run_id="r1")
-    assert read == [("dx", "cost"), ("dx", "cost"), ("cost",), ("dx", "cost", "sex")]
+    assert read == [("fate",), ("dx", "cost"), ("dx", "cost"), ("cost",), ("dx", "cost", "sex")]
     read.clear()
     synthesize(spec, run_id="r1", resume=True)
     assert read == [("dx", "cost", "sex")]

@@ -30,7 +30,7 @@ ROWS = 7_000
 SPEC = """\
 dataset: visits
 source: {path: visits.csv}
-privacy: {unit: row, neighbours: add-remove, epsilon: 1.0, delta: 1e-9EXPECT}
+privacy: {unit: row, neighbours: add-remove, epsilon: 1.0, delta: 1e-9, lose: 100 %EXPECT}
 universe:
   day: {type: date, min: 2025-01-01, max: 2025-12-31, every: quarterFORMAT}
   sex: {type: categorical, values: [F, M]}

@@ -18,10 +18,11 @@ from dpcore.mechanisms import from_description
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency
 from dpcore.release import ChosenLimit
-from dpcore.runs.planning.limits import affordable
+from dpcore.runs.losses import STEP as LOSSES_STEP
+from dpcore.runs.planning.limits import LimitError, affordable, chosen_limit, expected_errors
 from dpcore.runs.planning.plan import plan_run
 from dpcore.runs.reading import Reading
-from dpcore.runs.rows_per_unit import STEP, LimitError, NoisyUnits, choice_of, chosen_limit, expected_errors
+from dpcore.runs.rows_per_unit import STEP, NoisyUnits, choice_of
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
@@ -113,12 +114,14 @@ def test_limits_that_the_budget_cannot_pay_are_not_offered(workspace: Workspace)
 
 def test_a_run_buys_the_histogram_first_for_a_hundredth_and_prices_all_else_by_its_choice(persons: Workspace) -> None:
     outcome = synthesize(persons.spec, run_id="r")
-    first, *others = transcript("r")
-    assert first.step == STEP
-    assert from_description(first.mechanism).sensitivity.l1 == 1  # type: ignore[attr-defined]
+    first, losses, *others = transcript("r")
+    assert [first.step, losses.step] == [STEP, LOSSES_STEP]
+    for of_one_row in (first, losses):  # of each person
+        assert from_description(of_one_row.mechanism).sensitivity.l1 == 1  # type: ignore[attr-defined]
     with open_ledger() as ledger:
         run = ledger.run("r")
-    assert 0.0099 * run.reserved < first.amount <= run.reserved / 100
+    for bought in (first, losses):
+        assert 0.0099 * run.reserved < bought.amount <= run.reserved / 100
     stated = privacy_of(outcome)
     limit = stated["max_rows_per_unit"]
     assert limit == 8
@@ -170,7 +173,8 @@ def test_the_total_and_what_is_found_in_the_data_cost_their_share_of_the_whole(p
     amounts = {each.step: each.amount for each in transcript("r")}
     with open_ledger() as ledger:
         reserved = ledger.run("r").reserved
-    assert list(amounts)[:2] == [STEP, "expected-total"]
+    assert list(amounts)[:3] == [STEP, LOSSES_STEP, "expected-total"]
+    assert amounts[LOSSES_STEP] == pytest.approx(reserved / 100, rel=0.01)
     assert amounts["expected-total"] == pytest.approx(reserved / 50, rel=0.01)
     found = sum(amount for step, amount in amounts.items() if step.startswith("discover/"))
     assert found == pytest.approx(0.2 * reserved, rel=0.01)
@@ -250,15 +254,42 @@ def test_plan_says_how_the_limit_is_chosen_and_what_each_costs(
     assert [each.rows_per_unit for each in plan.limits.costs] == list(AUTO_LIMITS)
     errors = [each.error for each in plan.limits.costs]
     assert errors == sorted(errors)
-    assert errors[1] == pytest.approx(2 * errors[0], rel=0.01)
+    assert errors[1] == pytest.approx(
+        2 * errors[0] / 1.9, rel=0.01
+    )  # it keeps 1.9 times the rows, if everybody has ten
     assert main(["plan", str(persons.spec)], runner=nobody) == 0
     said = capsys.readouterr().out
     assert "limit      1 to 64 rows of each person" in said
     assert "for 1 % of the budget" in said
     assert main(["plan", str(persons.spec), "--error", "0.5", "--on", "sex"], runner=nobody) == 0
-    assert "for one row of each unit" in capsys.readouterr().out
+    assert "limit      chosen by the run: " in capsys.readouterr().out
     assert main(["check", str(persons.spec)], runner=nobody) == 0
     assert "limit      1 to 64 rows of each person" in capsys.readouterr().out
+
+
+def test_a_plan_is_for_the_limit_that_the_rule_of_a_run_would_choose(workspace: Workspace) -> None:
+    """A plan that is for a limit of 1, whatever the number of rows of a person, states neither the noise nor the rows of a run."""
+    declaration = declared(workspace)
+    planned = {units: plan_run(declaration, rows=400_000, units=units) for units in (400_000, 15_666, None)}
+    limits = [plan.limits and plan.limits.likely for plan in planned.values()]
+    assert limits[0] == 1
+    assert limits[1] in {16, 32, 64}  # 26 rows of each person
+    assert limits[2] in {8, 16, 32}  # ten are assumed
+    one = plan_run(declared(workspace, ("max_rows_per_unit: auto", "max_rows_per_unit: 1")), rows=400_000, units=15_666)
+    assert planned[15_666].first[0].noise > 15 * one.first[0].noise
+    assert f"at most {limits[2]} rows of each person count (the limit that a run would" in str(
+        planned[None].kept.sentence
+    )
+    assert "ten rows of each are assumed" in str(planned[None].kept.sentence)
+
+
+def test_a_plan_after_a_release_is_for_the_limit_that_it_chose(persons: Workspace) -> None:
+    chosen_before = privacy_of(synthesize(persons.spec, run_id="r"))["max_rows_per_unit"]
+    plan = plan_run(load_spec(persons.spec), rows=None)
+    assert plan.limits is not None
+    assert plan.limits.likely == chosen_before > 1
+    assert plan.kept.rows == plan.rows
+    assert str(plan.kept.sentence).endswith("(the limit that the newest release chose)")
 
 
 def test_a_plan_with_a_declared_limit_says_nothing_of_a_choice(workspace: Workspace) -> None:

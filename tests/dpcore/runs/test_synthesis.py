@@ -216,7 +216,7 @@ def check_the_release(outcome: Outcome) -> None:
     manifest = json.loads((release / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["privacy"]["run"] == outcome.run
     for step, output in transcript_of(outcome.run):
-        if not step.endswith("/select"):
+        if step != "rows-lost" and not step.endswith("/select"):
             assert published[step] == Measurement.from_bytes(output or b"", step=step).values.ravel().tolist()
     assert not list(release.parent.glob(".partial*"))
 

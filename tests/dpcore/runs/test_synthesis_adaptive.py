@@ -49,8 +49,8 @@ workload:
 COLUMNS = 10
 TWO_ROUNDS = ("workload:", "strategy: {name: adaptive, rounds: 2}\nworkload:")
 # The ledger's calls in a run of two rounds, each with a moment before it and one after: reserve, lease, data version; charge and commit for
-# every column, and for the selection and the measurement of every round; settle.
-AFTER_THE_COLUMNS = 2 * (3 + 2 * COLUMNS)
+# the lost rows, for every column, and for the selection and the measurement of every round; settle.
+AFTER_THE_COLUMNS = 2 * (3 + 2 * (1 + COLUMNS))
 THE_END = AFTER_THE_COLUMNS + 2 * (2 * 4 + 1)
 
 
@@ -247,7 +247,8 @@ def check_a_replay(workspace: Workspace, tree_of: Callable[[Path], dict[str, byt
 @pytest.mark.parametrize(
     "calls",
     [
-        8,  # the first column is paid for
+        8,  # the check of lost rows is paid for
+        12,  # the first column is
         AFTER_THE_COLUMNS,
         AFTER_THE_COLUMNS + 2,  # a selection is paid for
         AFTER_THE_COLUMNS + 4,  # and stored
@@ -268,7 +269,7 @@ def test_a_run_killed_at_a_boundary_of_the_ledger_goes_on(workspace: Workspace, 
     outcome = resume(workspace.spec, "r1")
     after = transcript_of("r1")
     assert after[: len(before)] == before
-    assert len(after) == COLUMNS + 2 * 2
+    assert len(after) == 1 + COLUMNS + 2 * 2
     check_the_books("r1", crashes=1)
     check_the_release(outcome)
     assert verify_ledger().manifests == 1

@@ -41,13 +41,14 @@ def declare(
     workload: int | Sequence[Sequence[str]] = 2,
     epsilon: float = 5.0,
     delta: float = 1e-9,
+    lose: str = "20 %",
     **more: object,
 ) -> None:
     """Write the table and a spec for it."""
     spec = {
         "dataset": "visits",
         "source": {"path": "visits.csv"},
-        "privacy": {"unit": "row", "neighbours": "add-remove", "epsilon": epsilon, "delta": delta},
+        "privacy": {"unit": "row", "neighbours": "add-remove", "epsilon": epsilon, "delta": delta, "lose": lose},
         "universe": dict(universe),
         "workload": {"marginals": workload},
         "strategy": {"name": "adaptive"},
@@ -137,7 +138,7 @@ def test_an_empty_column_is_missing_where_that_is_declared_and_drops_all_rows_el
     workspace: Workspace, missing: bool
 ) -> None:
     universe = {"c0": whole(9, missing=missing, outside="drop"), "c1": whole(3), "c2": whole(3)}
-    declare(workspace, universe, numbers(3, most=3).assign(c0=None), epsilon=20.0)
+    declare(workspace, universe, numbers(3, most=3).assign(c0=None), epsilon=20.0, lose="100 %")
     made = released(workspace)
     assert len(made) > 100 if missing else len(made) < 100
     assert not missing or made.c0.isna().mean() > 0.9
@@ -150,7 +151,7 @@ def test_an_empty_table(workspace: Workspace) -> None:
 
 def test_a_table_of_which_no_row_is_in_the_universe(workspace: Workspace) -> None:
     universe = {f"c{number}": whole(20, outside="drop") for number in range(3)}
-    declare(workspace, universe, 1000 + numbers(3, most=3))
+    declare(workspace, universe, 1000 + numbers(3, most=3), lose="100 %")
     assert len(released(workspace)) < 100
 
 

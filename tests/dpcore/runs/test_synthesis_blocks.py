@@ -254,6 +254,7 @@ def test_a_run_that_was_refunded_gets_its_blocks_again_unless_another_has_covere
 def die_in_the_middle(spec: Path, run_id: str, as_of: date) -> None:
     run = Synthesis(load_spec(spec), run_id=run_id, resume=False, as_of=as_of)
     run.reserve()
+    run.check_rows()
     run.histogram(run.ingest())
     run.begin()
     os.kill(os.getpid(), signal.SIGKILL)

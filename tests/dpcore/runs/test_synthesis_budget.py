@@ -16,6 +16,7 @@ from dpcore.mechanisms import RoundedGaussian
 from dpcore.mechanisms.pricing import least_amount
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.runs.paying import smallest_share
 from dpcore.runs.steps import check_run
 from dpcore.runs.synthesis import Synthesis
 from dpcore.strategies import strategy_for
@@ -114,7 +115,8 @@ def test_no_measurement_gets_less_than_the_smallest_share(workspace: Workspace, 
     with open_ledger() as ledger:
         reserved = ledger.run(outcome.run).reserved
         paid = [each.amount for each in ledger.transcript(outcome.run) if "select" not in each.step]
-    smallest = strategy_for(load_spec(workspace.spec)).smallest_share
+    declaration = load_spec(workspace.spec)
+    smallest = smallest_share(declaration, strategy_for(declaration))
     assert min(paid) >= 0.999 * smallest * reserved
 
 

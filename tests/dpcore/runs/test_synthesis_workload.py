@@ -73,12 +73,13 @@ def test_the_release_tells_the_strategy_and_holds_the_levels(workspace: Workspac
     assert all("age" in each["columns"][0] or "age" in each["columns"][-1] for each in first[:2])
     measured = pd.read_parquet(Path(outcome.release) / "measurements.parquet").groupby("step", observed=True)
     for step in levels_of(outcome.run):
-        level = measured.get_group(step)
-        assert len(level) == int(step.rsplit("-", 1)[1])
-        assert level.attributes.map(list).map(lambda names: names == ["income"]).all()
-        edges = [0.0, *level.income_high]  # where they lie depends on noise; that they cover the range does not
-        assert list(level.income_low) == edges[:-1]
-        assert edges[-1] == 100.0
+        level, (_, name, groups) = measured.get_group(step), step.rsplit("-", 2)
+        assert len(level) == int(groups)
+        assert level.attributes.map(list).map(lambda names, name=name: names == [name]).all()
+        start, end = {"income": (0.0, 100.0), "month": (1.0, 13.0)}[name]
+        edges = [start, *level[f"{name}_high"]]  # where they lie depends on noise; that they cover the range does not
+        assert list(level[f"{name}_low"]) == edges[:-1]
+        assert edges[-1] == end
         assert edges == sorted(set(edges))
 
 
@@ -110,7 +111,7 @@ def test_a_run_killed_among_its_levels_goes_on(workspace: Workspace, calls: int)
     outcome = resume(workspace.spec, "r1")
     after = transcript_of("r1")
     assert after[: len(before)] == before
-    assert len(after) == COLUMNS + len(levels_of("r1")) + 2 * 4
+    assert len(after) == 1 + COLUMNS + len(levels_of("r1")) + 2 * 4
     check_the_books("r1", crashes=1)
     check_the_release(outcome)
     assert verify_ledger().manifests == 1

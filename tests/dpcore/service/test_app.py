@@ -90,7 +90,9 @@ def test_a_bought_answer_costs_what_was_said_and_is_listed_for_its_analyst_only(
     assert after["spent"] == pytest.approx(price["cost"])
     assert before["session"]["remaining"] - after["session"]["remaining"] == pytest.approx(price["cost"])
     (bought,) = served.send("/answers").json()["answers"]
-    assert bought == {"query": GROUPED, "cost": price["cost"], "level": 0.95, "rows": answer["rows"]}
+    paid = {"cost": price["cost"], "epsilon": price["epsilon"]}
+    assert bought == {"query": GROUPED, **paid, "level": 0.95, "rows": answer["rows"]}
+    assert price["epsilon_after"] == pytest.approx(after["epsilon"]["remaining"])
     assert served.send("/answers", analyst="bob").json() == {"answers": []}
     again = served.send("/ask", question, analyst="bob").json()  # what one has bought is free for the other
     assert again["price"]["stored"]

@@ -50,7 +50,7 @@ def test_the_most_demanding_group_decides() -> None:
 def test_the_cheapest_noise_is_as_small_as_wanted_and_hardly_smaller(
     currency: Currency, protection: Protection, noise: float
 ) -> None:
-    found = cheapest(noise, currency=currency, protection=protection)
+    found = cheapest(noise, currency=currency, sensitivity=protection.sensitivity)
     assert found is not None
     assert found.sensitivity == protection.sensitivity
     assert found.standard_deviation <= noise
@@ -61,9 +61,9 @@ def test_the_cheapest_noise_is_as_small_as_wanted_and_hardly_smaller(
 
 
 def test_almost_exact_counts_are_not_sold() -> None:
-    assert cheapest(LEAST / 2, currency=Currency.ZCDP, protection=PROTECTIONS[0]) is None
+    assert cheapest(LEAST / 2, currency=Currency.ZCDP, sensitivity=PROTECTIONS[0].sensitivity) is None
 
 
 @pytest.mark.parametrize("currency", list(Currency))
 def test_more_noise_than_can_be_drawn_costs_the_least_price(currency: Currency) -> None:
-    assert cheapest(1e30, currency=currency, protection=PROTECTIONS[0]) is not None
+    assert cheapest(1e30, currency=currency, sensitivity=PROTECTIONS[0].sensitivity) is not None

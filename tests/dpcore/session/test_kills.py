@@ -161,7 +161,7 @@ def check_race(replies: pd.DataFrame) -> None:
 
 def wanted_by_both(spec: str = "spec.yaml") -> list[list[tuple[str, float]]]:
     with Session.join(spec) as session:
-        half = {query: narrower(session, query, 0.85) for query in (GROUPED, OTHER, ONE)}
+        half = {query: narrower(session, query) for query in (GROUPED, OTHER, ONE)}
     # First the same question, then different ones.
     return [[(query, half[query]) for query in order] for order in ([GROUPED, OTHER], [GROUPED, ONE])]
 

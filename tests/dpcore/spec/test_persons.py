@@ -33,7 +33,7 @@ def test_persons_take_a_tenth_of_the_budget_unless_the_spec_says_otherwise(tmp_p
     declaration = load_spec(written(tmp_path))
     assert (declaration.grouping, declaration.checking, declaration.constant) == (
         Fraction(1, 10),
-        Fraction(1, 10),
+        Fraction(11, 100),
         ("sex",),
     )
     smaller = load_spec(written(tmp_path, ("[sex]", "[sex], share: 0.02")))

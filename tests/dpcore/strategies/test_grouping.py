@@ -1,12 +1,14 @@
 """Cells taken together: by whole numbers alone, nested, neighbours where there is an order, and counted like any column."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpcore.audit.made_up import ROW
-from dpcore.marginals.resolutions import Resolutions
+from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.strategies.grouping import coarser_versions
 from dpcore.tables.histogram import LocalHistogram
 from dpcore.universe import code_type
@@ -16,7 +18,11 @@ LEAST = st.lists(st.integers(0, 500), min_size=1, max_size=4).map(sorted)
 
 
 def versions(counts: np.ndarray, least: list[int], *, ordered: bool, apart: int = 0) -> list[list[int]]:
-    return [groups.tolist() for groups in coarser_versions(counts, least=least, ordered=ordered, apart=apart)]
+    return [groups.tolist() for groups in groupings(counts, least, ordered=ordered, apart=apart)]
+
+
+def groupings(counts: np.ndarray, least: list[int], *, ordered: bool, apart: int = 0) -> Iterator[Groups]:
+    return coarser_versions(((counts, rows) for rows in least), cells=len(counts), ordered=ordered, apart=apart)
 
 
 def rows_by_group(counts: np.ndarray, groups: list[int]) -> np.ndarray:
@@ -29,7 +35,7 @@ def test_every_version_is_coarser_than_the_one_before_and_made_of_its_groups(
     counts: np.ndarray, least: list[int], ordered: bool, apart: int
 ) -> None:
     resolutions, size = Resolutions((len(counts),)), len(counts)
-    for groups in coarser_versions(counts, least=least, ordered=ordered, apart=min(apart, size - 1)):
+    for groups in groupings(counts, least, ordered=ordered, apart=min(apart, size - 1)):
         axis = resolutions.coarsen(
             0, groups
         )  # which refuses a gap, and a version that splits a group of an earlier one
@@ -40,7 +46,7 @@ def test_every_version_is_coarser_than_the_one_before_and_made_of_its_groups(
 
 @given(counts=COUNTS, least=LEAST)
 def test_groups_of_an_ordered_column_are_runs_of_neighbours(counts: np.ndarray, least: list[int]) -> None:
-    for groups in coarser_versions(counts, least=least, ordered=True):
+    for groups in groupings(counts, least, ordered=True):
         assert set(np.diff(groups).tolist()) <= {0, 1}
 
 
@@ -57,7 +63,7 @@ def test_a_cell_apart_is_joined_only_while_it_has_too_few_rows_and_then_to_the_s
     counts: np.ndarray, least: list[int], missing: int
 ) -> None:
     stayed = True
-    for groups in coarser_versions(np.append(counts, missing), least=least, ordered=True, apart=1):
+    for groups in groupings(np.append(counts, missing), least, ordered=True, apart=1):
         inside, its_own = groups[:-1], int(groups[-1])
         assert set(np.diff(inside).tolist()) <= {0, 1}
         held = rows_by_group(counts, inside.tolist())

@@ -2,6 +2,7 @@
 
 STEPS = [
     "reserve",
+    "check_rows",
     "ingest",
     "histogram",
     "begin",
@@ -17,7 +18,6 @@ STEPS = [
 PLACES = (
     *(f"dpcore.runs.synthesis:Synthesis.{step}" for step in STEPS),
     "dpcore.runs.synthesis:Synthesis.choose_limit",
-    "dpcore.runs.synthesis:Synthesis.check_rows",
     "dpcore.runs.synthesis:Synthesis.learn_sizes",
     "dpcore.tables.engines:ingest",
     "dpcore.tables.ingest.fingerprint:Fingerprint.version",

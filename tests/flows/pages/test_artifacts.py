@@ -328,9 +328,9 @@ def test_progress_is_shown_about_once_a_second_and_reaches_the_end(server: Serve
         watch.update()
     watch.finish()
     assert server.shown[0] == (0.0, f"{'░' * 20} The first model is made; 56 rounds follow.")
-    words = "Round 8 of 56: 14 % of its budget spent; the rounds take about 12 s more."
+    words = "Round 8 of 56: 14 % of its budget spent; about 12 s more."
     assert server.shown[2] == (pytest.approx(100 * 8 / 57), f"{'█' * 2}{'░' * 18} {words}")
-    words = "56 of 56 rounds made; now the release is written."
+    words = "56 of 56 rounds made; the release is written in about 12 s."
     assert server.shown[-2] == (pytest.approx(100 * 56 / 57), f"{'█' * 19}░ {words}")
     assert server.shown[-1] == (100.0, f"{'█' * 20} The release is written.")
     assert len(server.shown) == 1 + 56 // 4 + 1
@@ -344,7 +344,7 @@ def test_a_run_that_ends_early_is_shown_at_its_end(server: Server, clock: Simple
     go_on(run, 1)
     run.strategy.finished = True
     watch.update()
-    words = "1 of 56 rounds made; now the release is written."
+    words = "1 of 56 rounds made; the release is written in about 12 s."
     assert server.shown[-1] == (pytest.approx(100 * 56 / 57), f"{'█' * 19}░ {words}")
     assert server.calls == 2
 
@@ -354,7 +354,7 @@ def test_a_run_without_rounds_has_only_its_release_to_write(server: Server) -> N
     watch.update()
     watch.finish()
     assert [percent for percent, _ in server.shown] == [0.0, 100.0]
-    assert server.shown[0][1].endswith("The model is made, without rounds; now the release is written.")
+    assert server.shown[0][1].endswith("The model is made, without rounds; the release is written in about 12 s.")
 
 
 def test_a_server_that_fails_costs_the_run_nothing_but_its_progress(

@@ -45,6 +45,7 @@ from dpcore.universe.dependencies import Depends
 from dpcore.universe.fine_days import FineDate, FineDatetime, WeekTimes
 from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
 from dpcore.universe.finest import Finest
+from dpcore.universe.forms import Forms
 from dpcore.universe.leaves import Leaves
 from dpcore.universe.numeric import UnevenInteger
 from dpcore.universe.orders import Order
@@ -113,6 +114,7 @@ SETTINGS: dict[type[Attribute], list[dict[str, Any]]] = {
         {"values": ("F",), "depth": 1, "length": 6, "prefixes": True},
     ],
     Boolean: [{}],
+    Forms: [{}],
     Integer: [{"minimum": 0, "maximum": 99}, {"minimum": -5, "maximum": 20, "width": 10}],
     UnevenInteger: [{"minimum": 0, "maximum": 99, "cuts": (7, 50)}, {"minimum": -5, "maximum": 20, "cuts": ()}],
     Number: [{"edges": (0, 7, 100)}, {"edges": (-3.5, 0.25)}],
@@ -153,7 +155,7 @@ SETTINGS: dict[type[Attribute], list[dict[str, Any]]] = {
         {"column": FineDatetime(**TIMES, step="hour", formats=FORMATS), "starts": (50,)},
     ],
 }  # fmt: skip
-FIXED = {(UnevenInteger, "width"), (FineInteger, "width")}  # settings that have one value only
+FIXED = {(UnevenInteger, "width"), (FineInteger, "width"), *((Forms, name) for name in ("values", "prefixes", "exact"))}  # settings that have one value only
 
 
 def attributes() -> Iterator[Attribute]:

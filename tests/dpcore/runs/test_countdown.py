@@ -1,0 +1,61 @@
+"""A run says what it does after its rounds, and about how long that takes."""
+
+import logging
+
+import pytest
+
+from dpcore import load_spec, synthesize
+from dpcore.runs import countdown as module
+from dpcore.runs.countdown import Countdown
+from dpcore.runs.planning.costs import StepSeconds, costs_of
+from tests.conftest import Workspace
+
+
+def test_the_seconds_left_are_those_of_the_steps_that_are_not_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    planned = [("rounds", 50.0), ("last fit", 2.0), ("replicates", 4.0), ("errors", 8.0)]
+    countdown = Countdown(StepSeconds(step, seconds / 2, seconds * 3 / 2) for step, seconds in planned)
+    assert countdown.seconds == 14
+    with caplog.at_level(logging.INFO, logger="dpcore.progress"):
+        countdown.begin("last fit", "fitting")
+        now += 20.0  # later than planned: that step is over, and says nothing of the others
+        countdown.begin("replicates", "fitting replicates")
+        now += 3.0
+        countdown.part("fit", parts=4)
+        countdown.part("fit", parts=4)
+        now += 3.0
+        countdown.part("fit", parts=4)
+        countdown.begin("errors", "computing errors")
+    assert [record.getMessage() for record in caplog.records] == [
+        "fitting, about 14 s left",
+        "fitting replicates, about 12 s left",
+        "fit 1/4, about 17 s left",
+        "fit 2/4, about 11 s left",
+        "fit 3/4, about 10 s left",
+        "computing errors, about 8 s left",
+    ]
+
+
+def test_every_slow_step_after_the_rounds_is_logged_with_the_seconds_left(
+    workspace: Workspace, caplog: pytest.LogCaptureFixture
+) -> None:
+    workspace.open_account()
+    with caplog.at_level(logging.INFO, logger="dpcore.progress"):
+        synthesize(workspace.spec)
+    said = [record.getMessage() for record in caplog.records]
+    last = max(place for place, each in enumerate(said) if each.startswith("round "))
+    begun = ["fitting the model", "drawing", "fitting", "computing the errors"]
+    later = [
+        each for each in said[last + 1 :] if not each.startswith(("warning", "fit ")) and "never measured" not in each
+    ]
+    assert [each.startswith(words) for each, words in zip(later, begun, strict=True)] == [True] * len(begun)
+    assert all(each.endswith(" s left") for each in [said[last], *later])
+
+
+def test_the_steps_of_a_plan_add_up_to_its_duration(workspace: Workspace) -> None:
+    costs = costs_of(load_spec(workspace.spec), rows=1000, rounds=4, cells=8)
+    assert [each.step for each in costs.steps] == ["reading", "rounds", "last fit", "rows", "replicates", "errors"]
+    assert sum(each.most for each in costs.steps) == pytest.approx(costs.most_seconds - 8.0)
