@@ -97,9 +97,15 @@ def test_cells_are_taken_over_and_nothing_is_spent_on_finding_them(two: tuple[Pa
     assert not any(step.startswith("discover/") for step in steps["second"])
 
 
-def test_the_second_release_is_more_accurate(two: tuple[Path, Path, Path]) -> None:
-    _, first, second = two
-    assert error(second) < 0.85 * error(first)
+@pytest.mark.parametrize("strategy", ["mwem", "adaptive"])
+def test_second_releases_are_more_accurate(strategy: str, tmp_path: Path) -> None:
+    """Their errors are 0.7 of the first ones', and 1.0 without the earlier measurements; single pairs of releases vary by 0.2."""
+    errors: dict[str, float] = {"first": 0.0, "second": 0.0}
+    for number in range(6):
+        spec = ready(tmp_path / str(number), strategy)
+        for place, run in enumerate(errors):
+            errors[run] += error(make(spec, run, seed=100 + 2 * number + place))
+    assert errors["second"] < 0.9 * errors["first"]
 
 
 def test_intervals_of_the_second_are_narrower(two: tuple[Path, Path, Path]) -> None:

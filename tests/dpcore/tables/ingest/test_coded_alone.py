@@ -155,7 +155,11 @@ SETTINGS: dict[type[Attribute], list[dict[str, Any]]] = {
         {"column": FineDatetime(**TIMES, step="hour", formats=FORMATS), "starts": (50,)},
     ],
 }  # fmt: skip
-FIXED = {(UnevenInteger, "width"), (FineInteger, "width"), *((Forms, name) for name in ("values", "prefixes", "exact"))}  # settings that have one value only
+FIXED = {
+    (UnevenInteger, "width"),
+    (FineInteger, "width"),
+    *((Forms, name) for name in ("values", "prefixes", "exact", "missing")),
+}  # settings that have one value only
 
 
 def attributes() -> Iterator[Attribute]:
