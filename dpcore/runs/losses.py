@@ -132,14 +132,14 @@ def buy_losses(declaration: Declaration, *, epsilon: float, as_of: date | None =
     Raises:
         BudgetRefused: If the account cannot pay. Nothing was read.
     """
-    privacy = declaration.spec.privacy.model_copy(update={"epsilon": epsilon})
+    privacy, run_of_spec = declaration.spec.privacy.model_copy(update={"epsilon": epsilon}), declaration
     declaration = declare(
         declaration.spec.model_copy(update={"privacy": privacy}), universe=declaration.universe, path=declaration.path
     )
     source = Source.locate(declaration.spec.source, base=declaration.path.parent)
     engine, run = engine_for(declaration.spec.engine, source=source, connect=connected), str(uuid.uuid4())
     with ledger_of(declaration) as ledger:
-        account = paying_account(ledger, declaration)
+        account = paying_account(ledger, run_of_spec)  # without one, the advice is to open it with a budget for a run
         _, amount = budget_of(epsilon, delta=privacy.delta, currency=account.currency)
         if amount < least_amount(currency=account.currency, protection=declaration.protection.of_one_answer):
             raise UsageError(f"epsilon {at_most(epsilon)} is too small for any noise; ask for more, such as 0.05")

@@ -194,3 +194,13 @@ def test_a_check_that_cannot_be_paid_reads_and_spends_nothing(
     assert "0.05 was requested" in capsys.readouterr().err
     with open_ledger() as ledger:
         assert ledger.balance("visits").spent == 0
+
+
+def test_without_an_account_the_advice_is_to_open_one_that_can_pay_for_a_run(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table(workspace.folder, None)
+    with open_ledger(create=True):
+        pass
+    assert main(["check", str(written(workspace)), "--epsilon", "0.05"], runner=None) == 2
+    assert "dpflow ledger open visits --epsilon 1.0 " in capsys.readouterr().err
