@@ -1,5 +1,7 @@
 """Each row has one fate, by that row alone, and one row of each unit counts."""
 
+from datetime import date
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,7 +10,9 @@ from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.tables.histogram import LocalHistogram
 from dpcore.tables.ingest import Coding, Draws, Source, ingest
 from dpcore.tables.ingest.fates import Fates, fate_universe
-from dpcore.universe import Categorical, Integer, Outside, Universe
+from dpcore.tables.ingest.window import Window
+from dpcore.universe import Categorical, Every, Integer, Outside, Universe
+from dpcore.universe.blocks import Calendar
 
 UNIVERSE = Universe(
     {
@@ -21,8 +25,10 @@ ROWS = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
 PERSONS = Protection(unit="who", rows_per_unit=3, neighbours=Neighbours.REPLACE_ONE, weight="times", row_weight=4)
 
 
-def fates(table: pa.Table, protection: Protection = ROWS, *, undecided: tuple[str, ...] = ()) -> dict[str, int]:
-    reading = Coding(universe=UNIVERSE, protection=protection, window=None)
+def fates(
+    table: pa.Table, protection: Protection = ROWS, *, undecided: tuple[str, ...] = (), window: Window | None = None
+) -> dict[str, int]:
+    reading = Coding(universe=UNIVERSE, protection=protection, window=window)
     coding = Fates.of(reading, undecided=undecided)
     assert coding.counted == protection.of_one_answer
     cells = fate_universe(UNIVERSE)
@@ -45,6 +51,21 @@ def test_one_row_of_each_unit_counts_and_no_row_of_nobody() -> None:
     who = [1] * 50 + [2] * 3 + [None, None]
     rows = table(who=who, times=[1] * 55, kind=["a"] * 53 + ["x", "a"], city=["north"] * 55, age=[1] * 55)
     assert fates(rows, PERSONS) == {"kept": 2}
+
+
+@pytest.mark.parametrize("protection", [ROWS, PERSONS], ids=["rows", "persons"])
+def test_only_rows_of_the_blocks_that_pay_have_a_fate(protection: Protection) -> None:
+    calendar = Calendar(column="day", every=Every.MONTH, start=date(2025, 1, 1), arrived=None, grace_days=0)
+    rows = table(
+        who=[1, 2, 3, 4, 5],
+        times=[1] * 5,
+        kind=["a", "x", "a", "x", "a"],
+        city=["north"] * 5,
+        age=[1] * 5,
+        day=["2025-02-03", "2025-02-28", "2025-03-01", "2025-01-31", "02/03/2025"],
+    )
+    assert fates(rows, protection, window=Window.of(calendar, ["2025-02"])) == {"kept": 1, "dropped by kind": 1}
+    assert fates(rows, protection, window=Window.of(calendar, ["2025-04"])) == {}
 
 
 def test_a_row_without_a_weight_is_dropped_by_it_unless_a_column_drops_it() -> None:
