@@ -25,6 +25,9 @@ Laplace noise. The quantile of Gaussian noise is smaller."""
 FAINT = 10
 """A total below this many times its noise deserves a warning."""
 
+FAINT_WORDS = "small compared with its noise"
+"""What every warning of such a total says."""
+
 MOST_NAMED = 5
 
 
@@ -104,7 +107,7 @@ def small_total_warning(declaration: Declaration, total: NoisyTotal) -> str | No
         return None
     causes = "; ".join(_causes_of_few(declaration))
     return (
-        f"the noisy total is {total.rows:,.0f} rows, which is small compared with its noise of {total.noise:,.1f}: the release may be "
+        f"the noisy total is {total.rows:,.0f} rows, which is {FAINT_WORDS} of {total.noise:,.1f}: the release may be "
         f"mostly noise; likely causes: {causes}; or the table is too small for this epsilon; declare `expect_rows` in `privacy` to stop "
         "such a run before it has spent its budget"
     )

@@ -16,6 +16,7 @@ from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, read_regular
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.runs.earlier_release import EarlierRelease, earlier_release
+from dpcore.runs.expected_rows import FAINT_WORDS
 from dpcore.runs.paying import check_remaining, ledger_of, no_account, paying_account
 from dpcore.runs.planning.kept import ASSUMED_SHARE, EARLIER, GeometricUnits, KeptRows, rows_that_count
 from dpcore.runs.planning.limits import chosen_limit, expected_errors
@@ -244,9 +245,8 @@ def _earlier(declaration: Declaration) -> tuple[int, int] | None:
         same = before["output"]["rows"] == "noisy" and before.get("blocks") == now["blocks"]
         counted = ("unit", "max_rows_per_unit", "weight")
         same = same and all(before["privacy"].get(key) == now["privacy"][key] for key in counted)
-        same = (
-            same and _kept_by(before) == _kept_by(now) and not manifest["warnings"]
-        )  # such as that its rows are noise
+        faint = any(FAINT_WORDS in warning for warning in manifest["warnings"])  # then its rows are mostly noise
+        same = same and _kept_by(before) == _kept_by(now) and not faint
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # there is no release, or nothing that can be read as one
     known = same and isinstance(rows, int) and 1 <= rows <= MOST_ROWS

@@ -13,6 +13,7 @@ from dpcore import Outcome, cli, load_spec, synthesize
 from dpcore.answers import replicates
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency
+from dpcore.runs.expected_rows import FAINT_WORDS
 from dpcore.runs.planning.costs import costs_of
 from dpcore.runs.planning.grounds import USUAL_ROWS, Payer
 from dpcore.runs.planning.plan import Plan, plan_run
@@ -172,6 +173,14 @@ def test_what_would_remain_is_what_remains_after_the_run(workspace: Workspace, c
         workspace.write_spec(change)  # with other values, other rows are kept
         assert plan_run(load_spec(workspace.spec), rows=None).rows_from == source
     workspace.write_spec()
+    published = next(workspace.folder.glob("releases/visits/2*/manifest.json"))
+    manifest = json.loads(published.read_text())
+    for warning, source in {
+        "about 30 % of the rows have `other` in `ward`": "earlier release",
+        f"the noisy total is 7 rows, which is {FAINT_WORDS} of 30.7": "a guess",
+    }.items():
+        published.write_text(json.dumps({**manifest, "warnings": [warning]}))
+        assert plan_run(load_spec(workspace.spec), rows=None).rows_from == source
     for damage in ("{", "[]", '{"release": 7}', '{"release": "../.."}'):
         (workspace.folder / "releases" / "visits" / "latest.json").write_text(damage, encoding="utf-8")
         assert plan_run(load_spec(workspace.spec), rows=None).rows_from == "a guess"
