@@ -9,7 +9,7 @@ import pytest
 
 from dpcore import Session
 from dpcore.answers.intervals import Interval
-from dpcore.errors import BudgetRefused, UsageError
+from dpcore.errors import BudgetRefused, TableChanged, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms import from_description
 from dpcore.mechanisms.rounded import LARGEST_SIGMA
@@ -184,3 +184,11 @@ def test_a_column_with_bins_and_a_constraint_is_not_read_in_finer_cells(session:
     rule = Order(low="age", high="age", violations=Violations.DROP)
     bound = replace(session._declaration, universe=Universe(universe.attributes, (rule,)))
     assert have_sums(bound, universe) == frozenset()
+
+
+def test_a_mean_is_bought_of_the_table_that_the_release_has_read_and_of_no_other(session: Session) -> None:
+    table = session._declaration.path.parent / "visits.csv"
+    table.write_text("\n".join(table.read_text().splitlines()[:-50]) + "\n")
+    with pytest.raises(TableChanged):
+        session.ask(MEAN, within=narrower(session, MEAN, 0.7))
+    assert spent() == 0
