@@ -39,6 +39,25 @@ def test_the_seconds_left_are_those_of_the_steps_that_are_not_over(
     ]
 
 
+def test_a_log_of_parts_depends_on_their_number_and_not_on_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def logged(seconds: float) -> list[str]:
+        now = 0.0
+        monkeypatch.setattr(module.time, "monotonic", lambda: now)
+        countdown = Countdown([StepSeconds("rounds", 1.0, 1.0), StepSeconds("errors", 1.0, 1.0)])
+        caplog.clear()
+        countdown.begin("errors", "computing errors")
+        for _ in range(10):
+            now += seconds
+            countdown.part("table", parts=10)
+        return [record.getMessage().split(",")[0] for record in caplog.records]
+
+    with caplog.at_level(logging.INFO, logger="dpcore.progress"):
+        quick, slow = logged(0.001), logged(100.0)
+    assert quick == slow == ["computing errors", "table 3/10", "table 5/10", "table 8/10", "table 10/10"]
+
+
 def test_every_slow_step_after_the_rounds_is_logged_with_the_seconds_left(
     workspace: Workspace, caplog: pytest.LogCaptureFixture
 ) -> None:

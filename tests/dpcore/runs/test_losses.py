@@ -1,8 +1,10 @@
 """A run whose rows are lost is stopped by noisy counts, which name the columns."""
 
 import json
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,9 +12,11 @@ import pytest
 
 from dpcore import synthesize
 from dpcore.cli.main import main
+from dpcore.curator.curator import Curator
 from dpcore.errors import RowsUnexpected
 from dpcore.ledger import open_ledger
 from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.workload import Axes
 from dpcore.privacy.accounting import budget_of
 from dpcore.runs.losses import STEP, Losses
 from dpcore.tables.ingest.fates import fate_universe
@@ -204,3 +208,36 @@ def test_without_an_account_the_advice_is_to_open_one_that_can_pay_for_a_run(
         pass
     assert main(["check", str(written(workspace)), "--epsilon", "0.05"], runner=None) == 2
     assert "dpflow ledger open visits --epsilon 1.0 " in capsys.readouterr().err
+
+
+def test_the_decision_follows_from_the_noisy_counts_alone(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table without losses and one that loses all rows end alike with the same noisy counts; a look at exact counts, the planted bug, tells them apart."""
+    workspace.open_account(epsilon=20.0, unit="row")
+    measure, given = Curator.measure_marginal, {}
+
+    def same(curator: Curator, step: str, axes: Axes, **named: Any) -> Measurement:
+        measured = measure(curator, step, axes, **named)
+        return given.setdefault(step, measured) if step == STEP else measured
+
+    def exact(curator: Curator, step: str, axes: Axes, **named: Any) -> Measurement:
+        measured = measure(curator, step, axes, **named)
+        received = curator._received
+        return replace(measured, values=received[0].marginal(axes)) if step == STEP and received else measured
+
+    def endings() -> set[str]:
+        found = set()
+        for wrong in (None, "case"):
+            table(workspace.folder, wrong)
+            try:
+                synthesize(written(workspace))
+                found.add("released")
+            except RowsUnexpected as stopped:
+                found.add(str(stopped))
+        return found
+
+    for planted, different in ((same, 1), (exact, 2)):
+        with monkeypatch.context() as patch:
+            patch.setattr(Curator, "measure_marginal", planted)
+            assert len(endings()) == different

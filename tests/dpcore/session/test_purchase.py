@@ -115,6 +115,16 @@ def test_an_interval_covers_and_one_for_too_little_noise_would_not(session: Sess
     assert coverage(session, query, declared=0.6) < 0.87  # planted: there is more noise than is said
 
 
+def test_an_interval_of_a_mean_is_wider_by_how_far_values_may_be_from_their_cells(session: Session) -> None:
+    sold = offered(session, MEAN)
+    values = replace(sold.purchase.values, error=0.25)
+    apart = replace(sold, purchase=replace(sold.purchase, values=values))
+    noisy = sold.noise.draw(kept_rows(session, sold)[1])
+    ((near,), (wide,)) = (each.answer(noisy).values() for each in (sold, apart))
+    assert wide.high[0] - near.high[0] == pytest.approx(0.25, rel=0.01)
+    assert near.low[0] - wide.low[0] == pytest.approx(0.25, rel=0.01)
+
+
 @pytest.mark.parametrize("currency", list(Currency))
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 def test_all_groups_cost_as_much_as_the_least_accurate_and_every_currency_pays(
