@@ -11,11 +11,6 @@ class Level(StrEnum):
     WARNING = "warning"
     OK = "ok"
 
-    @property
-    def rank(self) -> int:
-        """The position among the levels. The worst is 0."""
-        return list(Level).index(self)
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -30,11 +25,6 @@ class Finding:
     level: Level
     found: str
     mend: str | None
-
-
-def ok(found: str) -> Finding:
-    """Return the finding that all is well."""
-    return Finding(Level.OK, found, None)
 
 
 def warning(found: str, mend: str) -> Finding:

@@ -6,12 +6,12 @@ That is Prefect's own file or the user's, with the entries that `PREFECT_LOGGING
 import logging
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from flows.doctor.finding import Finding, leak, ok, warning
+from flows.doctor.finding import Finding, leak, warning
 from flows.doctor.machine import Machine
-from flows.doctor.origin import mend, origin
-from flows.doctor.stored import debug_mode
+from flows.doctor.settings import MODES, Unsafe
 
 OF_RUNS = {"prefect.extra", "prefect.flow_runs", "prefect.task_runs", "prefect.workers"}
 """The loggers whose lines make up a run's log."""
@@ -26,43 +26,40 @@ TO_TERMINAL = {
 OVERRIDES = ("PREFECT_LOGGING_LOGGERS_", "PREFECT_LOGGING_HANDLERS_", "PREFECT_LOGGING_ROOT_")
 
 
-def debug_lines(machine: Machine) -> Finding:
-    """Check whether lines below the level INFO, which include tracebacks of crashes, are sent to the server."""
-    configuration = machine.logging
+def debug_lines(machine: Machine) -> Finding | None:
+    """Return a leak if lines below the level INFO, which include tracebacks of crashes, are sent to the server."""
     loud = [
         name
-        for name, handler, handler_level in _outlets(configuration)
-        if handler in TO_SERVER and max(_level(configuration, name), handler_level) < logging.INFO
+        for name, handler, level in _outlets(machine.logging)
+        if handler in TO_SERVER and max(_level(machine.logging, name), level) < logging.INFO
     ]
     if not loud:
-        return ok("only lines of level INFO and above are sent")
-    found = f"lines of level DEBUG are sent to the server by {_listed(loud)}"
-    mode = debug_mode(machine)
-    if mode.mend:
-        return leak(f"{found}, because of Prefect's mode", mode.mend)
+        return None
+    sentence = f"lines of level DEBUG are sent to the server by {_listed(loud)}"
+    for mode in filter(None, (mode(machine) for mode in MODES)):
+        return replace(mode, found=f"{sentence}, because of Prefect's mode")
     if _number(machine.settings.logging.level) < logging.INFO:
-        where = origin(machine, "logging.level")
-        return leak(f"{found} ({where})", mend(machine, "logging.level", to="INFO"))
-    return leak(found, _undo(machine))
+        return Unsafe("logging.level", sentence, safe="INFO")(machine)
+    return leak(sentence, _undo(machine))
 
 
-def routed_lines(machine: Machine) -> Finding:
-    """Check whether lines of loggers other than those of runs are sent, or lines go anywhere but the server and the terminal."""
+def routed_lines(machine: Machine) -> Finding | None:
+    """Return a leak if lines of loggers other than those of runs are sent, or lines go anywhere but the server and the terminal."""
     others = [
         name
         for name, handler, _ in _outlets(machine.logging)
         if handler not in TO_TERMINAL and not (handler in TO_SERVER and name in OF_RUNS)
     ]
-    if others:
-        return leak(f"lines of {_listed(others)} are sent to the server, a file or elsewhere", _undo(machine))
-    return ok("only the lines of runs are sent")
+    if not others:
+        return None
+    return leak(f"lines of {_listed(others)} are sent to the server, a file or elsewhere", _undo(machine))
 
 
-def logging_file(machine: Machine) -> Finding:
-    """Check whether a file of the user replaces Prefect's own logging configuration."""
+def logging_file(machine: Machine) -> Finding | None:
+    """Return a warning if a file of the user replaces Prefect's own logging configuration."""
     path = machine.settings.logging.config_path
     if not path.exists():
-        return ok("Prefect's own logging configuration is in use")
+        return None
     unread = "can't be read, and Prefect would fail" if not machine.logging else "was checked here"
     return warning(f"{path} replaces Prefect's logging configuration; it {unread}", _move_away(machine))
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,10 +71,7 @@ class Machine:
 
     def value(self, accessor: str) -> Any:
         """Return one of Prefect's settings by its path, such as `results.persist_by_default`."""
-        found: Any = self.settings
-        for part in accessor.split("."):
-            found = getattr(found, part)
-        return found
+        return attrgetter(accessor)(self.settings)
 
     def is_set(self, accessor: str) -> bool:
         """Return whether a setting was set, rather than left at Prefect's default."""

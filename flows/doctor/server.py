@@ -57,10 +57,7 @@ class Server:
 
     def setting(self, accessor: str) -> Any:
         """Return a setting of the server, such as `server.api.host`, or None if it is not known."""
-        found: Any = self.settings
-        for part in accessor.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-        return found
+        return value_at(self.settings, accessor)
 
 
 def ask(url: str, settings: "Settings", *, secret: str | None = None) -> Server:
@@ -92,6 +89,13 @@ def ask(url: str, settings: "Settings", *, secret: str | None = None) -> Server:
     ) as ours:
         told = _told(_get(ours, url, "/admin/settings"))
         return _answered(ours, server, told if isinstance(told, dict) else {}, is_open=False)
+
+
+def value_at(content: Any, path: str) -> Any:
+    """Return a value of nested mappings by its path, such as `server.api.host`, or None if there is none."""
+    for part in path.split("."):
+        content = content.get(part) if isinstance(content, Mapping) else None
+    return content
 
 
 def reach(host: str) -> Reach:

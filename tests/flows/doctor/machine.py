@@ -17,10 +17,10 @@ import pytest
 from prefect.settings import Settings
 
 from dpcore.steward.registry import register
-from flows.doctor.examination import Check
+from flows.doctor.examination import find
 from flows.doctor.finding import Finding, Level
 from flows.doctor.machine import Machine, look
-from flows.doctor.origin import FILES
+from flows.doctor.settings import FILES
 from flows.server.settings import SAFE
 from tests.conftest import SPEC, Workspace
 
@@ -120,9 +120,9 @@ class Place:
         same = self.calm and self.calm.environ == prefect_variables() and not files
         return look(self.calm.settings if self.calm and same else None)
 
-    def find(self, check: Check) -> Finding:
+    def find(self, check: str) -> Finding:
         """Return what a check finds now."""
-        return check(self.look())
+        return find(self.look(), check)
 
     def set(self, **variables: str) -> None:
         for name, value in variables.items():
@@ -164,9 +164,9 @@ def prefect_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith("PREFECT_")}
 
 
-def amiss(machine: Machine, checks: Iterable[Check]) -> set[Check]:
+def amiss(machine: Machine, checks: Iterable[str]) -> set[str]:
     """Return the checks that find something on a machine."""
-    return {check for check in checks if check(machine).level is not Level.OK}
+    return {check for check in checks if find(machine, check).level is not Level.OK}
 
 
 def make_place(folder: Path, patch: pytest.MonkeyPatch, server: FakeServer, *, url: str) -> Place:

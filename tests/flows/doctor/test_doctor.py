@@ -16,8 +16,7 @@ from prefect.settings import Settings
 
 from dpcore import cli
 from flows import doctor
-from flows.doctor import exposure, folders, keeping, lines, stored, telemetry
-from flows.doctor.examination import CHECKS, NOT_LOOKED_AT, Check, answer, examine
+from flows.doctor.examination import CHECKS, NOT_LOOKED_AT, answer, examine, find
 from flows.doctor.finding import Level
 from flows.doctor.machine import Machine
 from flows.doctor.server import Reach, ask, reach
@@ -26,7 +25,7 @@ from tests.flows.doctor.machine import SECRET, Calm, FakeServer, Place, amiss, m
 
 LEAK, WARNING = Level.LEAK, Level.WARNING
 NOBODY = "http://127.0.0.1:9/api"  # the discard port, where no server is
-EVERY = [check for group in CHECKS.values() for check in group]
+EVERY = [check for checks in CHECKS.values() for check in checks]
 DEFAULT_LOGGING = Path(prefect.logging.__file__).with_name("logging.yml")
 IN_A_FILE = (
     DEFAULT_LOGGING.read_text(encoding="utf-8")
@@ -37,7 +36,7 @@ IN_A_FILE = (
 GIT = shutil.which("git") or "git"
 
 Amiss = Callable[[Place], None]
-Case = tuple[Check, Level, Amiss, bool, set[Check]]
+Case = tuple[str, Level, Amiss, bool, set[str]]
 
 
 @pytest.fixture(scope="module")
@@ -182,101 +181,101 @@ def own_logging(text: str) -> Amiss:
 
 # The check, its level, what is amiss, whether the line that is printed mends it, and which other checks see it as well.
 CASES: list[Case] = [
-    (stored.persisted_results, LEAK, sets(PREFECT_RESULTS_PERSIST_BY_DEFAULT="true"), True, set()),
-    (stored.persisted_results, LEAK, sets(PREFECT_TASKS_DEFAULT_PERSIST_RESULT="true"), True, set()),
-    (stored.result_storage, LEAK, sets(PREFECT_DEFAULT_RESULT_STORAGE_BLOCK="s3/results"), True, set()),
-    (stored.result_storage, LEAK, sets(PREFECT_TASKS_SCHEDULING_DEFAULT_STORAGE_BLOCK="s3/results"), True, set()),
-    (stored.result_storage, LEAK, lambda place: setattr(place.server, "storage", "a-block"), False, set()),
-    (stored.printed_lines, LEAK, sets(PREFECT_LOGGING_LOG_PRINTS="true"), True, set()),
-    (stored.extra_loggers, LEAK, sets(PREFECT_LOGGING_EXTRA_LOGGERS="pyarrow,pandas"), True, set()),
-    (stored.debug_mode, LEAK, sets(PREFECT_DEBUG_MODE="true"), True, {lines.debug_lines}),
-    (stored.debug_mode, LEAK, sets(PREFECT_TEST_MODE="true"), True, {lines.debug_lines}),
-    (stored.debug_mode, LEAK, sets(PREFECT_UNIT_TEST_MODE="true"), True, set()),
-    (lines.debug_lines, LEAK, sets(PREFECT_LOGGING_LEVEL="DEBUG"), True, set()),
-    (lines.debug_lines, LEAK, sets(PREFECT_LOGGING_LOGGERS_PREFECT_FLOW_RUNS_LEVEL="DEBUG"), True, set()),
-    (lines.routed_lines, LEAK, sets(PREFECT_LOGGING_ROOT_HANDLERS="console,api"), True, set()),
-    (lines.routed_lines, LEAK, own_logging(IN_A_FILE), True, {lines.logging_file}),
-    (lines.logging_file, WARNING, own_logging(DEFAULT_LOGGING.read_text(encoding="utf-8")), True, set()),
-    (lines.logging_file, WARNING, own_logging("$UNKNOWN: ["), True, set()),
-    (telemetry.usage_reports, WARNING, lambda place: place.unset("DO_NOT_TRACK"), True, set()),
-    (telemetry.usage_reports, LEAK, sets(DO_NOT_TRACK="0"), True, set()),
-    (telemetry.server_analytics, LEAK, tells(analytics_enabled=True), False, set()),
-    (telemetry.server_analytics, WARNING, leaves("PREFECT_SERVER_ANALYTICS_ENABLED"), True, set()),
-    (telemetry.server_analytics, LEAK, leaves(PREFECT_SERVER_ANALYTICS_ENABLED="true"), True, set()),
-    (telemetry.new_pages, LEAK, tells(ui={"v2_enabled": True}), False, set()),
-    (telemetry.new_pages, WARNING, leaves("PREFECT_SERVER_UI_V2_ENABLED"), True, set()),
-    (telemetry.promotions, WARNING, tells(ui={"show_promotional_content": True}), False, set()),
-    (telemetry.promotions, WARNING, leaves("PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT"), True, set()),
-    (telemetry.resource_metrics, LEAK, sets(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{SECRET}@collector"), True, set()),
-    (telemetry.served_metrics, LEAK, sets(PREFECT_CLIENT_METRICS_ENABLED="true"), True, set()),
-    (telemetry.logfire, LEAK, sets(PREFECT_LOGFIRE_ENABLED="true"), True, set()),
-    (exposure.server_started_here, LEAK, sets(PREFECT_SERVER_API_HOST="0.0.0.0"), True, {exposure.server_database}),  # noqa: S104
-    (exposure.server_configured, LEAK, far_and_open, False, {exposure.way_to_server}),
-    (exposure.server_configured, LEAK, open_here, False, set()),
-    (exposure.forged_requests, LEAK, open_to_pages, False, {exposure.server_configured}),
-    (exposure.server_configured, WARNING, sets(PREFECT_API_URL=NOBODY), False, {exposure.forged_requests}),
-    (exposure.way_to_server, LEAK, far, False, {exposure.server_version, exposure.forged_requests}),
-    (exposure.way_to_server, WARNING, near, False, {exposure.server_version, exposure.forged_requests}),
-    (exposure.forged_requests, WARNING, tells(api={"csrf_protection_enabled": False}), False, set()),
-    (exposure.server_version, WARNING, lambda place: setattr(place.server, "version", "3.7.0"), False, set()),
+    ("persisted results", LEAK, sets(PREFECT_RESULTS_PERSIST_BY_DEFAULT="true"), True, set()),
+    ("persisted results", LEAK, sets(PREFECT_TASKS_DEFAULT_PERSIST_RESULT="true"), True, set()),
+    ("result storage", LEAK, sets(PREFECT_DEFAULT_RESULT_STORAGE_BLOCK="s3/results"), True, set()),
+    ("result storage", LEAK, sets(PREFECT_TASKS_SCHEDULING_DEFAULT_STORAGE_BLOCK="s3/results"), True, set()),
+    ("result storage", LEAK, lambda place: setattr(place.server, "storage", "a-block"), False, set()),
+    ("printed lines", LEAK, sets(PREFECT_LOGGING_LOG_PRINTS="true"), True, set()),
+    ("extra loggers", LEAK, sets(PREFECT_LOGGING_EXTRA_LOGGERS="pyarrow,pandas"), True, set()),
+    ("debug mode", LEAK, sets(PREFECT_DEBUG_MODE="true"), True, {"debug lines"}),
+    ("debug mode", LEAK, sets(PREFECT_TEST_MODE="true"), True, {"debug lines"}),
+    ("debug mode", LEAK, sets(PREFECT_UNIT_TEST_MODE="true"), True, set()),
+    ("debug lines", LEAK, sets(PREFECT_LOGGING_LEVEL="DEBUG"), True, set()),
+    ("debug lines", LEAK, sets(PREFECT_LOGGING_LOGGERS_PREFECT_FLOW_RUNS_LEVEL="DEBUG"), True, set()),
+    ("routed lines", LEAK, sets(PREFECT_LOGGING_ROOT_HANDLERS="console,api"), True, set()),
+    ("routed lines", LEAK, own_logging(IN_A_FILE), True, {"logging file"}),
+    ("logging file", WARNING, own_logging(DEFAULT_LOGGING.read_text(encoding="utf-8")), True, set()),
+    ("logging file", WARNING, own_logging("$UNKNOWN: ["), True, set()),
+    ("usage reports", WARNING, lambda place: place.unset("DO_NOT_TRACK"), True, set()),
+    ("usage reports", LEAK, sets(DO_NOT_TRACK="0"), True, set()),
+    ("server analytics", LEAK, tells(analytics_enabled=True), False, set()),
+    ("server analytics", WARNING, leaves("PREFECT_SERVER_ANALYTICS_ENABLED"), True, set()),
+    ("server analytics", LEAK, leaves(PREFECT_SERVER_ANALYTICS_ENABLED="true"), True, set()),
+    ("new pages", LEAK, tells(ui={"v2_enabled": True}), False, set()),
+    ("new pages", WARNING, leaves("PREFECT_SERVER_UI_V2_ENABLED"), True, set()),
+    ("promotions", WARNING, tells(ui={"show_promotional_content": True}), False, set()),
+    ("promotions", WARNING, leaves("PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT"), True, set()),
+    ("resource metrics", LEAK, sets(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{SECRET}@collector"), True, set()),
+    ("served metrics", LEAK, sets(PREFECT_CLIENT_METRICS_ENABLED="true"), True, set()),
+    ("logfire", LEAK, sets(PREFECT_LOGFIRE_ENABLED="true"), True, set()),
+    ("server started here", LEAK, sets(PREFECT_SERVER_API_HOST="0.0.0.0"), True, {"server database"}),  # noqa: S104
+    ("server configured", LEAK, far_and_open, False, {"way to server"}),
+    ("server configured", LEAK, open_here, False, set()),
+    ("forged requests", LEAK, open_to_pages, False, {"server configured"}),
+    ("server configured", WARNING, sets(PREFECT_API_URL=NOBODY), False, {"forged requests"}),
+    ("way to server", LEAK, far, False, {"server version", "forged requests"}),
+    ("way to server", WARNING, near, False, {"server version", "forged requests"}),
+    ("forged requests", WARNING, tells(api={"csrf_protection_enabled": False}), False, set()),
+    ("server version", WARNING, lambda place: setattr(place.server, "version", "3.7.0"), False, set()),
     (
-        exposure.server_database,
+        "server database",
         WARNING,
         sets(PREFECT_SERVER_API_HOST="0.0.0.0", PREFECT_SERVER_API_AUTH_STRING=SECRET),  # noqa: S104
         True,
         set(),
     ),
-    (folders.private_folder, LEAK, opens(".dpflow/private", 0o750), True, set()),
-    (folders.private_folder, LEAK, opens(".dpflow/private", 0o701), True, set()),
-    (folders.private_files, WARNING, opens(".dpflow/private/failures.log", 0o644), True, set()),
+    ("private folder", LEAK, opens(".dpflow/private", 0o750), True, set()),
+    ("private folder", LEAK, opens(".dpflow/private", 0o701), True, set()),
+    ("private files", WARNING, opens(".dpflow/private/failures.log", 0o644), True, set()),
     (
-        folders.private_files,
+        "private files",
         LEAK,
         opens(".dpflow/private/failures.log", 0o640, below=".dpflow/private"),
         True,
-        {folders.private_folder},
+        {"private folder"},
     ),
-    (folders.private_place, LEAK, private_in_releases, True, set()),
-    (folders.private_place, LEAK, private_in_home, True, set()),
-    (folders.private_in_git, LEAK, in_git, True, set()),
-    (folders.private_in_git, WARNING, in_a_broken_tree, False, set()),
-    (folders.passwords, LEAK, password_in_profile, True, set()),
-    (folders.passwords, LEAK, password_in_file, True, set()),
-    (folders.ledger_file, LEAK, opens(".dpflow/ledger.sqlite", 0o644, below=".dpflow"), True, {folders.ledger_folder}),
-    (folders.ledger_file, LEAK, opens(".dpflow/ledger.sqlite", 0o640, below=".dpflow"), True, {folders.ledger_folder}),
-    (folders.ledger_folder, LEAK, opens(".dpflow", 0o770), True, set()),
-    (folders.ledger_folder, WARNING, opens(".dpflow", 0o755), True, set()),
-    (folders.registry_folder, LEAK, opens(".dpflow/registry", 0o775, below=".dpflow"), True, {folders.ledger_folder}),
+    ("private place", LEAK, private_in_releases, True, set()),
+    ("private place", LEAK, private_in_home, True, set()),
+    ("private in git", LEAK, in_git, True, set()),
+    ("private in git", WARNING, in_a_broken_tree, False, set()),
+    ("passwords", LEAK, password_in_profile, True, set()),
+    ("passwords", LEAK, password_in_file, True, set()),
+    ("ledger file", LEAK, opens(".dpflow/ledger.sqlite", 0o644, below=".dpflow"), True, {"ledger folder"}),
+    ("ledger file", LEAK, opens(".dpflow/ledger.sqlite", 0o640, below=".dpflow"), True, {"ledger folder"}),
+    ("ledger folder", LEAK, opens(".dpflow", 0o770), True, set()),
+    ("ledger folder", WARNING, opens(".dpflow", 0o755), True, set()),
+    ("registry folder", LEAK, opens(".dpflow/registry", 0o775, below=".dpflow"), True, {"ledger folder"}),
     (
-        folders.registry_folder,
+        "registry folder",
         LEAK,
         opens(".dpflow/registry/spec.json", 0o666, below=".dpflow"),
         True,
-        {folders.ledger_folder},
+        {"ledger folder"},
     ),
-    (folders.raw_files, WARNING, opens("visits.csv", 0o604), True, set()),
-    (folders.raw_places, LEAK, raw_in_releases, True, set()),
-    (folders.raw_places, LEAK, raw_in_home, True, set()),
-    (keeping.ledger_password, WARNING, password_in_address, True, {keeping.accounts}),
-    (keeping.ledger_password, WARNING, password_in_query, True, {keeping.accounts}),
+    ("raw files", WARNING, opens("visits.csv", 0o604), True, set()),
+    ("raw places", LEAK, raw_in_releases, True, set()),
+    ("raw places", LEAK, raw_in_home, True, set()),
+    ("ledger password", WARNING, password_in_address, True, {"accounts"}),
+    ("ledger password", WARNING, password_in_query, True, {"accounts"}),
     (
-        keeping.accounts,
+        "accounts",
         WARNING,
         lambda place: place.spec(("dataset: visits", "dataset: other"), registered=True),
         False,
         set(),
     ),
-    (keeping.accounts, WARNING, sets(DPFLOW_LEDGER_URL="sqlite:///.dpflow/another.sqlite"), False, set()),
-    (keeping.accounts, WARNING, lambda place: place.ledger.write_bytes(b"no ledger") and None, False, set()),
+    ("accounts", WARNING, sets(DPFLOW_LEDGER_URL="sqlite:///.dpflow/another.sqlite"), False, set()),
+    ("accounts", WARNING, lambda place: place.ledger.write_bytes(b"no ledger") and None, False, set()),
     (
-        keeping.changed_specs,
+        "changed specs",
         WARNING,
         lambda place: place.spec(("rounds: 4", "rounds: 5"), registered=False),
         False,
         set(),
     ),
-    (keeping.changed_specs, WARNING, lambda place: (place.folder / "spec.yaml").unlink(), False, set()),
-    (keeping.core_dumps, WARNING, cores, False, set()),
+    ("changed specs", WARNING, lambda place: (place.folder / "spec.yaml").unlink(), False, set()),
+    ("core dumps", WARNING, cores, False, set()),
 ]
 
 
@@ -285,18 +284,18 @@ def test_on_a_well_kept_machine_no_check_finds_anything(place: Place) -> None:
 
 
 def test_every_check_has_a_machine_that_it_is_for() -> None:
-    assert {case[0] for case in CASES} | {keeping.ledger_role} == set(EVERY)
+    assert {case[0] for case in CASES} | {"ledger role"} == set(EVERY)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{case[0].__name__}-{number}" for number, case in enumerate(CASES)])
+@pytest.mark.parametrize("case", CASES, ids=[f"{case[0]}-{number}" for number, case in enumerate(CASES)])
 def test_what_is_amiss_is_found_by_its_check_and_mended_by_the_line(place: Place, case: Case) -> None:
     check, level, happens, mends, also = case
     happens(place)
     machine = place.look()
-    found = check(machine)
+    found = find(machine, check)
     assert found.level is level
     assert SECRET not in f"{found.found} {found.mend}"
-    alike = [other for other in EVERY if other.__module__ == check.__module__]
+    alike = next(checks for checks in CHECKS.values() if check in checks)
     assert amiss(machine, {*alike, *also}) == {check, *also}
     if mends:
         place.paste(found.mend or "")
@@ -306,7 +305,7 @@ def test_what_is_amiss_is_found_by_its_check_and_mended_by_the_line(place: Place
 def test_a_role_that_owns_the_tables_is_for_stewards(place: Place) -> None:
     machine = place.look()
     machine = replace(machine, ledger=replace(machine.ledger, file=None, owns_tables=True))
-    assert keeping.ledger_role(machine).level is WARNING
+    assert find(machine, "ledger role").level is WARNING
 
 
 FILES = {
@@ -325,9 +324,9 @@ FILES = {
 def test_a_setting_is_found_wherever_it_was_set(place: Place, where: str) -> None:
     name, text, by_prefect = FILES[where]
     place.write(name, text)
-    assert place.find(stored.persisted_results).level is Level.OK  # the environment comes first
+    assert place.find("persisted results").level is Level.OK  # the environment comes first
     place.unset("PREFECT_RESULTS_PERSIST_BY_DEFAULT")
-    found = place.find(stored.persisted_results)
+    found = place.find("persisted results")
     assert found.level is LEAK
     assert f"(set in {where})" in found.found
     setting = "PREFECT_RESULTS_PERSIST_BY_DEFAULT=false"
@@ -341,15 +340,15 @@ def test_a_block_that_a_file_sets_is_taken_out_of_the_file(place: Place, name: s
         ".env": "PREFECT_RESULTS_DEFAULT_STORAGE_BLOCK=s3/x\n",
     }
     place.write(name, texts[name])
-    found = place.find(stored.result_storage)
+    found = place.find("result storage")
     assert found.level is LEAK
     place.paste(found.mend or "")
-    assert place.find(stored.result_storage).level is Level.OK
+    assert place.find("result storage").level is Level.OK
 
 
 def test_a_block_of_the_profile_is_unset_there(place: Place) -> None:
     place.write("home/profiles.toml", 'active = "a"\n[profiles.a]\nPREFECT_DEFAULT_RESULT_STORAGE_BLOCK = "s3/x"\n')
-    found = place.find(stored.result_storage)
+    found = place.find("result storage")
     assert (found.level, found.mend) == (LEAK, "prefect config unset --yes PREFECT_DEFAULT_RESULT_STORAGE_BLOCK")
 
 
@@ -371,25 +370,25 @@ def test_settings_that_do_not_read_are_refused_without_quoting_them(
     ],
 )
 def test_what_travels_far_travels_encrypted(place: Place, server: dict[str, str], level: Level) -> None:
-    assert exposure.way_to_server(_far_away(place.look(), **server)).level is level
+    assert find(_far_away(place.look(), **server), "way to server").level is level
 
 
 def test_an_encrypted_way_to_anybody_is_no_better(place: Place) -> None:
     place.set(PREFECT_API_TLS_INSECURE_SKIP_VERIFY="true")
-    found = exposure.way_to_server(_far_away(place.look(), url="https://prefect.example.org/api"))
+    found = find(_far_away(place.look(), url="https://prefect.example.org/api"), "way to server")
     assert (found.level, found.mend) == (LEAK, "export PREFECT_API_TLS_INSECURE_SKIP_VERIFY=false")
 
 
 def test_a_file_of_certificates_that_is_not_there_trusts_nobody(place: Place) -> None:
     place.set(PREFECT_API_URL="https://127.0.0.1:9/api", PREFECT_API_SSL_CERT_FILE="none.pem")
-    assert place.find(exposure.server_configured).level is WARNING
+    assert place.find("server configured").level is WARNING
 
 
 def test_runs_in_the_cloud_do_not_tell_their_memory(place: Place) -> None:
     machine = place.look()
     cloud = machine.settings.model_copy(deep=True)
     cloud.api.url = "https://api.prefect.cloud/api/accounts/a/workspaces/w"
-    assert telemetry.resource_metrics(replace(machine, settings=cloud)).level is LEAK
+    assert find(replace(machine, settings=cloud), "resource metrics").level is LEAK
 
 
 @pytest.mark.parametrize(
@@ -432,7 +431,7 @@ def test_a_name_and_a_password_in_the_address_of_the_server_are_not_shown(place:
 def test_a_page_to_log_in_at_is_no_open_server(place: Place) -> None:
     far(place)
     place.server.page = True
-    assert place.find(exposure.server_configured).level is Level.OK
+    assert place.find("server configured").level is Level.OK
 
 
 @pytest.mark.prefect
@@ -447,42 +446,42 @@ def test_a_real_server_says_what_it_is(prefect_server: str) -> None:
 def test_what_was_put_in_the_place_of_other_entries_is_undone_with_the_file(place: Place) -> None:
     place.set(PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL="CRITICAL")
     own_logging(IN_A_FILE)(place)
-    place.paste(place.find(lines.routed_lines).mend or "")
-    assert place.find(lines.routed_lines).level is Level.OK
+    place.paste(place.find("routed lines").mend or "")
+    assert place.find("routed lines").level is Level.OK
 
 
 def test_names_of_files_that_a_pattern_finds_are_not_shown(place: Place) -> None:
     place.write("raw/Zq7_jane_doe.csv", "x").chmod(0o644)
     place.write("raw/more and.csv", "x").chmod(0o644)
     place.spec(("path: visits.csv", "path: 'raw/*.csv'"), registered=True)
-    found = place.find(folders.raw_files)
+    found = place.find("raw files")
     assert found.level is WARNING
     assert "jane" not in f"{found.found}{found.mend}"
     place.paste(found.mend or "")
-    assert place.find(folders.raw_files).level is Level.OK
+    assert place.find("raw files").level is Level.OK
 
 
 def test_a_folder_above_that_nobody_may_enter_keeps_everybody_out(place: Place) -> None:
     (place.folder / "visits.csv").chmod(0o644)
-    assert place.find(folders.raw_files).level is WARNING
+    assert place.find("raw files").level is WARNING
     place.folder.chmod(0o750)
-    assert place.find(folders.raw_files).level is Level.OK
+    assert place.find("raw files").level is Level.OK
 
 
 def test_a_ledger_among_the_files_of_others_is_safe_where_they_can_not_replace_it(place: Place) -> None:
     place.ledger.parent.chmod(0o1777)
-    assert place.find(folders.ledger_folder).level is WARNING
+    assert place.find("ledger folder").level is WARNING
 
 
 def test_an_ignored_private_folder_may_lie_in_a_git_tree(place: Place) -> None:
     in_git(place)
     place.write(".gitignore", ".dpflow/\n")
-    assert place.find(folders.private_in_git).level is Level.OK
+    assert place.find("private in git").level is Level.OK
 
 
 def test_a_machine_without_anything_yet_gives_nothing_away(place: Place) -> None:
     shutil.rmtree(place.folder / ".dpflow")
-    assert amiss(place.look(), EVERY) == {keeping.accounts}
+    assert amiss(place.look(), EVERY) == {"accounts"}
     assert not (place.folder / ".dpflow").exists()
 
 
