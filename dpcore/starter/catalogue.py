@@ -8,13 +8,12 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy import types as sql
 from sqlalchemy.dialects import postgresql
 
-from dpcore.errors import UsageError
 from dpcore.starter.check_constraints import Facts, facts_of
 from dpcore.starter.description import Column, Description, Stored
+from dpcore.starter.metadata import chosen
 from dpcore.tables.sources.attempt import attempt
 from dpcore.tables.sources.database import Database
 
-MOST_NAMED = 20
 _STORED: tuple[tuple[type[sql.TypeEngine[Any]], Stored], ...] = (
     (sql.Boolean, "boolean"),
     (sql.Integer, "integer"),
@@ -41,16 +40,14 @@ def describe_catalogue(url_env: str, table: str | None) -> Description:
 
 def _described(connection: Connection, url_env: str, table: str | None) -> Description:
     inspector = inspect(connection)
-    known: dict[str, tuple[str | None, str]] = {
+    tables: dict[str, tuple[str | None, str]] = {
         name: (None, name) for name in (*inspector.get_table_names(), *inspector.get_view_names())
     }
-    if table is not None and table not in known and "." in table:
-        named = table.partition(".")[0]
-        if named in inspector.get_schema_names():
-            names = (*inspector.get_table_names(schema=named), *inspector.get_view_names(schema=named))
-            known |= {f"{named}.{name}": (named, name) for name in names}
-    chosen = _chosen(known, table, url_env)
-    schema, name = known[chosen]
+    in_schema, dot, _ = (table or "").partition(".")
+    if table not in tables and dot and in_schema in inspector.get_schema_names():
+        names = (*inspector.get_table_names(schema=in_schema), *inspector.get_view_names(schema=in_schema))
+        tables |= {f"{in_schema}.{name}": (in_schema, name) for name in names}
+    schema, name = chosen(tables, table, where=f"the database that {url_env} names")
     facts = _constraints(inspector, connection.dialect.name, name, schema)
     keys = dict(_keys(inspector, name, schema))
     columns = [
@@ -64,22 +61,6 @@ def _described(connection: Connection, url_env: str, table: str | None) -> Descr
         tuple(replace(column, refers_to=references.get(column.name, "")) for column in columns),
         source={"sql": f"select * from {qualified}", "url_env": url_env},  # noqa: S608  the steward's own table, quoted
     )
-
-
-def _chosen(known: dict[str, Any], table: str | None, url_env: str) -> str:
-    names = sorted(known)
-    shown = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
-    if table is not None:
-        if table not in known:
-            raise UsageError(
-                f"the database that {url_env} names has no table {table!r}; its tables are {shown or 'none'}"
-            )
-        return table
-    if len(names) != 1:
-        raise UsageError(
-            f"the database that {url_env} names has {len(names)} tables; choose one with --table: {shown or 'none'}"
-        )
-    return names[0]
 
 
 def _column(described: Any, facts: Facts, identifies: str) -> Column:

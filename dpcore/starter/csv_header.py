@@ -32,11 +32,15 @@ class _Bytes(Protocol):
 def describe_csv(path: Path) -> Description:
     """Describe the columns of a CSV file by their names: a header says nothing else."""
     names, delimiter = read_header(path)
-    usual = "\t" if ".tsv" in path.name.lower() else ","
     source: dict[str, Any] = {"path": str(path)}
-    if delimiter != usual:
+    if delimiter != usual_delimiter(path.name):
         source["delimiter"] = delimiter
     return Description(tuple(map(Column, names)), source=source)
+
+
+def usual_delimiter(name: str) -> str:
+    """Return the delimiter that a file has by its name."""
+    return "\t" if ".tsv" in name.lower() else ","
 
 
 def refuse_a_row(path: Path, names: Sequence[str]) -> None:
@@ -90,7 +94,7 @@ def _names(path: Path, line: str) -> tuple[list[str], str]:
             f"{path}:1:{column}: the header leaves a quotation open at the end of its first line; write all names in one line"
         )
     outside = "".join(line.split('"')[::2])  # what stands between quotations
-    usual = "\t" if ".tsv" in path.name.lower() else ","
+    usual = usual_delimiter(path.name)
     delimiter = usual if usual in outside else max(DELIMITERS, key=outside.count)
     delimiter = delimiter if delimiter in outside else usual
     try:

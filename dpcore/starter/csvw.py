@@ -1,12 +1,9 @@
 """Describe a table by CSV on the Web metadata (CSVW)."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
-from dpcore.errors import UsageError
 from dpcore.starter.description import Column, Description
-from dpcore.starter.metadata import Node
+from dpcore.starter.metadata import Node, chosen, dialect_of
 from dpcore.starter.type_names import stored_as
 
 CONTEXT = "ns/csvw"
@@ -23,79 +20,53 @@ _DATE_PARTS = {
 }
 
 
+def looks_like_csvw(root: Node) -> bool:
+    """Return whether a file names the context of CSVW."""
+    return CONTEXT in str(root.get("@context").data)
+
+
 def describe_csvw(root: Node, table: str | None) -> Description:
     """Describe a table of the metadata. `table` is its address; None if there is only one."""
-    node = _table(root.block("CSVW metadata"), table)
-    schema = node.get("tableSchema")
-    columns = None if schema is None else schema.block("a block of keys").get("columns")
-    if schema is None or columns is None:
-        raise node.fail("`tableSchema` with its `columns` is missing; CSVW lists the columns there")
-    listed = [
-        each for each in columns.items("a list of columns") if each.block("a column").data.get("virtual") is not True
-    ]
+    node = root.block("CSVW metadata")
+    if listed := root.get("tables"):
+        tables = {part.name("url"): part for part in listed.items("a list of tables")}
+        node = chosen(tables, table, where=root.document.path)
+    schema = node.need("tableSchema", "CSVW lists the columns there")
+    columns = schema.need("columns", "CSVW lists the columns there").items("a list of columns")
+    described = (part for part in columns if part.block("a column").get("virtual").data is not True)
     keys = schema.texts("primaryKey")
-    return Description(tuple(_column(each, schema, keys) for each in listed), source=_source(root, node))
-
-
-def _table(root: Node, table: str | None) -> Node:
-    listed = root.get("tables")
-    if listed is None:
-        return root
-    tables = {each.name("url"): each for each in listed.items("a list of tables")}
-    if table is None and len(tables) == 1:
-        return next(iter(tables.values()))
-    if table not in tables:
-        named = "choose one with --table" if table is None else f"{table!r} is not among them"
-        raise UsageError(
-            f"{root.document.path} has {len(tables)} tables, and {named}: {', '.join(sorted(tables)[:20])}"
-        )
-    return tables[table]
-
-
-def _source(root: Node, table: Node) -> Mapping[str, Any] | None:
-    if not table.text("url"):
-        return None
-    source: dict[str, Any] = {"path": table.text("url")}
-    dialect = table.get("dialect") or root.get("dialect")
-    if dialect is not None and isinstance(dialect.data, dict):
-        for key, spec_key in (("delimiter", "delimiter"), ("quoteChar", "quote"), ("encoding", "encoding")):
-            text = dialect.text(key)
-            if text and (key, text.lower()) not in {("encoding", "utf-8"), ("delimiter", ","), ("quoteChar", '"')}:
-                source[spec_key] = text
-    return source
+    dialect = node.get("dialect") or root.get("dialect")
+    return Description(
+        tuple(_column(part, schema, keys) for part in described), source=dialect_of(node, "url", dialect, dialect)
+    )
 
 
 def _column(node: Node, schema: Node, keys: tuple[str, ...]) -> Column:
     # a column inherits `datatype`, `null` and `required` from the schema
-    names = [_words(node, key) for key in ("name", "titles")]
-    name = names[1] or names[0]  # the title is what the header of the file says
-    if not name:
+    name, title = _words(node, "name"), _words(node, "titles")
+    if not (name or title):
         raise node.fail("`titles` is missing; every column needs its name")
     datatype = node.get("datatype") or schema.get("datatype")
-    details = datatype if datatype is not None and isinstance(datatype.data, dict) else None
-    kind = details.text("base") if details is not None else str(datatype.data) if datatype is not None else ""
-    stored = stored_as(kind)
-    form = details.text("format") if details is not None else ""
-    nulls = node.texts("null") or schema.texts("null")
-    required = node.get("required") or schema.get("required")
+    form = datatype.text("format")
+    stored = stored_as(datatype.text("base") or str(datatype.data))
+    required = (node if "required" in node else schema).flag("required")
     return Column(
-        name,
+        title or name,  # the title is what the header of the file says
         stored=stored,
         values=_alternatives(form) if stored in {None, "text"} else None,
-        minimum=None if details is None else details.bound("minimum", "minInclusive", "minExclusive"),
-        maximum=None if details is None else details.bound("maximum", "maxInclusive", "maxExclusive"),
+        minimum=datatype.get("minimum", "minInclusive", "minExclusive").bound(),
+        maximum=datatype.get("maximum", "maxInclusive", "maxExclusive").bound(),
         format=strptime_format(form) if stored in {"date", "datetime"} and form else None,
-        nullable=None if required is None else not required.data,
-        nulls=nulls,
+        nullable=None if required is None else not required,
+        nulls=node.texts("null") or schema.texts("null"),
         about=_words(node, "dc:description") or _words(node, "description"),
-        identifies="it is the primary key" if keys in {(names[0],), (name,)} else "",
+        identifies="it is the primary key" if keys in {(name,), (title,)} else "",
     )
 
 
 def _words(node: Node, key: str) -> str:
     """Return a text that may be in several languages, or one of several texts."""
-    found = node.get(key)
-    data = None if found is None else found.data
+    data = node.get(key).data
     while isinstance(data, dict | list) and data:
         first = next(iter(data.values())) if isinstance(data, dict) else data[0]
         data = data.get("@value", data.get("en", first)) if isinstance(data, dict) else first
@@ -122,9 +93,3 @@ def strptime_format(pattern: str) -> str | None:
     return "".join(
         quoted or _DATE_PARTS.get(part, part) or other if quoted or part else other for quoted, part, other in pieces
     )
-
-
-def looks_like_csvw(root: Node) -> bool:
-    """Return whether a file names the context of CSVW."""
-    context = root.get("@context")
-    return context is not None and CONTEXT in str(context.data)

@@ -56,7 +56,7 @@ class Column:
         """Return this column, with what it does not know taken from another description of it."""
         vague = self.stored in {None, "text"} and other.stored is not None
         # A range and a list of values belong together: one of them alone would describe another column.
-        ranged = self if self._has_cells else other
+        ranged = self if self.has_cells else other
         return replace(
             self,
             stored=other.stored if vague else self.stored,
@@ -77,7 +77,8 @@ class Column:
         )
 
     @property
-    def _has_cells(self) -> bool:
+    def has_cells(self) -> bool:
+        """Whether a range or values are known."""
         return any(known is not None for known in (self.values, self.minimum, self.maximum))
 
 

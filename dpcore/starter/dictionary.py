@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from dpcore.errors import SpecError
 from dpcore.starter.description import Column, Description
@@ -39,52 +38,69 @@ VALUES = (
     "choices",
     "valid_values",
 )
-STEP = ("step",)
+UNIT = ("unit", "units")
 LOW, HIGH = ("min", "minimum", "lower", "low"), ("max", "maximum", "upper", "high")
 NULLS = ("missing", "missing_values", "missing_codes", "na_values", "null_values")
 CODE, LABEL = ("code", "value"), ("label", "meaning", "value_label", "code_label")
+_FACTS = {*ABOUT, *TYPE, *VALUES, *LOW, *HIGH}
 _COLUMNS = ("columns", "variables", "fields", "attributes", "features")
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:-|\u2013|to|\.\.)\s*(-?\d+(?:\.\d+)?)")
 
 
-def describe_dictionary(root: Node) -> Description:
+def looks_like_dictionary(root: Node) -> bool:
+    """Return whether every entry of a JSON file describes a column."""
+    data = (root.get(*_COLUMNS) or root).data
+    if isinstance(data, list):
+        return bool(data) and all(isinstance(entry, dict) and not entry.keys().isdisjoint(NAME) for entry in data)
+    entries = list(data.values()) if isinstance(data, dict) else []
+    if entries and all(_is_number_of_codes(entry) for entry in entries):
+        return True
+    return bool(entries) and all(isinstance(entry, dict) and not entry.keys().isdisjoint(_FACTS) for entry in entries)
+
+
+def describe_dictionary(root: Node, _table: str | None) -> Description:
     """Describe the columns of a JSON dictionary: an object by column, or a list of objects with names."""
     listed = root.get(*_COLUMNS)
-    node = root if listed is None or not isinstance(listed.data, list | dict) else listed
+    node = listed if isinstance(listed.data, list | dict) else root
     if isinstance(node.data, list):
-        return Description(tuple(_column(each.name(*NAME), each) for each in node.items("a list of columns")))
-    return Description(tuple(_column(name, each) for name, each in node.fields("a data dictionary")))
+        return Description(tuple(_column(part.name(*NAME), part) for part in node.items("a list of columns")))
+    return Description(tuple(_column(name, part) for name, part in node.fields("a data dictionary")))
+
+
+def _is_number_of_codes(entry: object) -> bool:
+    return isinstance(entry, int) and not isinstance(entry, bool)
 
 
 def _column(name: str, node: Node) -> Column:
-    if isinstance(node.data, int) and not isinstance(node.data, bool):  # the number of codes, counted from 0
+    if _is_number_of_codes(node.data):  # which are counted from 0
         if node.data < 1:
             raise node.fail("the number of values must be at least 1")
         return Column(name, stored="integer", minimum=0, maximum=node.data - 1)
     if isinstance(node.data, str):
         return Column(name, about=node.data)
     node.block("a description, a number of values, or a block of keys such as {description: ..., values: ...}")
+    unit, nulls = _text(node, UNIT), node.get(*NULLS)
     column = Column(
         name,
         stored=stored_as(_text(node, TYPE)),
-        minimum=node.bound(*LOW),
-        maximum=node.bound(*HIGH),
-        step=node.number(*STEP),
-        about=" ".join(filter(None, (_text(node, ABOUT), _unit(node)))),
-        nulls=tuple(str(each) for each in node.values(*NULLS) or ()) if _is_list(node.get(*NULLS)) else (),
+        minimum=node.get(*LOW).bound(),
+        maximum=node.get(*HIGH).bound(),
+        step=node.get("step").number(),
+        about=" ".join(filter(None, (_text(node, ABOUT), f"(in {unit})" if unit else ""))),
+        nulls=tuple(map(str, nulls.values() or ())) if isinstance(nulls.data, list) else (),
     )
-    values = node.get(*VALUES)
-    return column if values is None else _with_values(column, values)
+    return _with_values(column, node.get(*VALUES))
 
 
 def _with_values(column: Column, node: Node) -> Column:
     """Add a list of values, or codes with their labels, among which `min` and `max` are a range."""
+    if not node or isinstance(node.data, str):
+        return _with_cell(column, node.data or "")
     if isinstance(node.data, list):
-        return replace(column, values=tuple(_scalar(each) for each in node.items("a list of values")))
-    if isinstance(node.data, str):
-        return _with_cell(column, node.data)
-    labels = {code: each.data for code, each in node.fields("a list of values, or codes with their labels")}
-    low, high = node.number("min"), node.number("max")
+        items = node.items("a list of values")
+        return replace(column, values=tuple(((item.get(*CODE) or item).scalar()) for item in items))
+    labels = {code: part.data for code, part in node.fields("a list of values, or codes with their labels")}
+    low, high = node.get("min").number(), node.get("max").number()
     if low is not None and high is not None:
         column = replace(column, minimum=low, maximum=high)
         labels = {code: label for code, label in labels.items() if code not in {"min", "max"}}
@@ -92,40 +108,9 @@ def _with_values(column: Column, node: Node) -> Column:
     return replace(column, values=tuple(labels) or None, labels=words)
 
 
-def _scalar(node: Node) -> Any:
-    if isinstance(node.data, dict) and (inner := node.get(*CODE)) is not None:
-        node = inner
-    if not isinstance(node.data, str | int | float | bool):
-        raise node.fail("a value must be text, a number or a boolean")
-    return node.data
-
-
 def _text(node: Node, keys: tuple[str, ...]) -> str:
-    found = node.get(*keys)
-    return found.data if found is not None and isinstance(found.data, str) else ""
-
-
-def _unit(node: Node) -> str:
-    unit = _text(node, ("unit", "units"))
-    return f"(in {unit})" if unit else ""
-
-
-def _is_list(node: Node | None) -> bool:
-    return node is not None and isinstance(node.data, list)
-
-
-def looks_like_dictionary(root: Node) -> bool:
-    """Return whether every entry of a JSON file describes a column."""
-    listed = root.get(*_COLUMNS)
-    node = root if listed is None else listed
-    if isinstance(node.data, list):
-        entries: list[Any] = node.data
-        return bool(entries) and all(isinstance(each, dict) and any(key in each for key in NAME) for each in entries)
-    entries = list(node.data.values()) if isinstance(node.data, dict) else []
-    if entries and all(isinstance(each, int) and not isinstance(each, bool) for each in entries):
-        return True
-    known = {*ABOUT, *TYPE, *VALUES, *LOW, *HIGH}
-    return bool(entries) and all(isinstance(each, dict) and known & each.keys() for each in entries)
+    """Return the text at the first of these keys; empty if there is none, or something else."""
+    return next(iter(node.texts(*keys)), "")
 
 
 def describe_dictionary_csv(path: Path) -> Description:
@@ -183,7 +168,7 @@ def _with_cell(column: Column, cell: str) -> Column:
 
 
 def _split(cell: str) -> list[str]:
-    separator = next((each for each in ("\n", ";", "|", ",") if each in cell), ",")
+    separator = next((sign for sign in "\n;|," if sign in cell), ",")
     return [part.strip() for part in cell.split(separator) if part.strip()]
 
 
@@ -218,4 +203,4 @@ def plain_key(name: str) -> str:
 def header_of_dictionary(names: list[str]) -> bool:
     """Return whether the header of a CSV file names columns that a dictionary has, beside the names of columns."""
     keys = {plain_key(name) for name in names}
-    return bool(keys & set(NAME)) and bool(keys & {*ABOUT, *TYPE, *VALUES, *LOW, *HIGH, *CODE})
+    return bool(keys & set(NAME)) and bool(keys & {*_FACTS, *CODE})

@@ -1,6 +1,6 @@
 """Describe a table by an earlier release of it: its manifest holds the spec, which is public."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,76 +28,63 @@ def manifest_of(folder: Path) -> Path:
     return folder / MANIFEST
 
 
-def describe_release(root: Node) -> Description:
+def looks_like_release(root: Node) -> bool:
+    """Return whether a file is the manifest of a release."""
+    return all(key in root for key in ("dataset", "spec", "files"))
+
+
+def describe_release(root: Node, _table: str | None) -> Description:
     """Describe the columns as the release declared them. Values that it found are listed: they are public now, and cost nothing again."""
-    spec = root.block("a manifest").get("spec")
-    universe = None if spec is None else spec.block("a spec").get("universe")
-    if spec is None or universe is None:
-        raise root.fail("`spec` with its `universe` is missing; name a release that this version of dpflow can read")
+    why = "name a release that this version of dpflow can read"
+    spec = root.need("spec", why)
+    universe = spec.need("universe", why).fields("a block of columns")
     values = _values(root)
-    columns = []
-    for name, node in universe.fields("a block of columns"):
-        told = _told(node.block("a column").data)
-        if name in values and told.get("type") == "categorical":
-            outside = told.get("outside") or ("other" if "discover" in told else "drop")
-            told = {key: part for key, part in told.items() if key not in {"values_from", "discover"}}
-            told |= {"values": values[name], "outside": outside}
-        if not _is_declaration(told):
-            raise node.fail(f"`{name}` {_DAMAGED}")
-        columns.append(Column(name, declared=told))
-    return Description(tuple(columns), kept=dict(_kept(spec)))
+    columns = [Column(name, declared=_declared(name, node, values.get(name))) for name, node in universe]
+    kept = {key: _given(spec.get(key)) for key in _KEPT if key in spec}
+    for key, part in kept.items():
+        if not _is_valid(_KEPT[key], part):
+            raise spec.get(key).fail(f"`{key}` {_DAMAGED}")
+    return Description(tuple(columns), kept=kept)
 
 
-def _is_declaration(told: Mapping[str, Any]) -> bool:
-    model = KINDS.get(str(told.get("type")))
+def _declared(name: str, node: Node, values: list[Any] | None) -> dict[str, Any]:
+    """Return the declaration of a column, with its values if the spec did not list them."""
+    declaration = _given(node)
+    if values is not None and declaration.get("type") == "categorical":
+        outside = declaration.get("outside") or ("other" if "discover" in declaration else "drop")
+        own = {key: part for key, part in declaration.items() if key not in {"values_from", "discover"}}
+        declaration = {**own, "values": values, "outside": outside}
+    model = KINDS.get(str(declaration.get("type")))
+    if model is None or not _is_valid(model, declaration):
+        raise node.fail(f"`{name}` {_DAMAGED}")
+    return declaration
+
+
+def _is_valid(model: type[BaseModel], part: Mapping[str, Any]) -> bool:
     try:
-        return model is not None and bool(model.model_validate(told).attribute(Path()))  # type: ignore[attr-defined]
+        valid = model.model_validate(part)
+        return not hasattr(valid, "attribute") or bool(valid.attribute(Path()))
     except (ValidationError, SpecError):
         return False
 
 
-def _kept(spec: Node) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the sections of the spec that a new spec can take over."""
-    for key, model in _KEPT.items():
-        node = spec.get(key)
-        if node is not None:
-            told = _told(node.block("a block of keys").data)
-            try:
-                model.model_validate(told)
-            except ValidationError:
-                raise node.fail(f"`{key}` {_DAMAGED}") from None
-            yield key, told
-
-
-def _told(part: Mapping[str, Any]) -> dict[str, Any]:
+def _given(node: Node) -> dict[str, Any]:
     """Return the keys that the spec has given, with the nested ones."""
     return {
-        key: _told(each) if isinstance(each, dict) else each
-        for key, each in part.items()
-        if each is not None and not (key == "missing" and each is False)
+        key: _given(part) if isinstance(part.data, dict) else part.data
+        for key, part in node.fields("a block of keys")
+        if part and not (key == "missing" and part.data is False)
     }
 
 
 def _values(root: Node) -> dict[str, list[Any]]:
-    """Return the values of columns that the spec alone does not determine: from a file, or found in the data with noise."""
-    found: dict[str, list[Any]] = {}
-    if (described := root.get("universe")) is not None:
-        for name, node in described.fields("a block of columns"):
-            if "values" in node.block("a column"):
-                found[name] = list(node.values("values") or ())
-    if (discovered := root.get("discovered")) is not None:
-        for node in discovered.items("a list of discoveries"):
-            cells, number = node.get("cells"), node.number("found")
-            if (
-                cells is not None
-                and isinstance(cells.data, list)
-                and number
-                and all(isinstance(each, str) for each in cells.data)
-            ):
-                found.setdefault(node.name("column"), cells.data[: int(number)])
-    return found
-
-
-def looks_like_release(root: Node) -> bool:
-    """Return whether a file is the manifest of a release."""
-    return all(key in root for key in ("dataset", "spec", "files"))
+    """Return the values of columns that the spec alone does not determine: found in the data with noise, or from a file."""
+    values: dict[str, list[Any]] = {}
+    for node in root.get("discovered").items("a list of discoveries"):
+        cells, number = node.get("cells").data, node.get("found").number()
+        if number and isinstance(cells, list) and all(isinstance(cell, str) for cell in cells):
+            values.setdefault(node.name("column"), cells[: int(number)])
+    for name, node in root.get("universe").fields("a block of columns"):
+        if "values" in node.block("a column"):
+            values[name] = list(node.get("values").values() or ())
+    return values

@@ -4,19 +4,24 @@ import datetime as dt
 import json
 import math
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from dpcore.errors import SpecError
-from dpcore.spec.document import LARGEST_BYTES, MOST_PARTS, Document, Mistake, Place, read_document
-from dpcore.starter.description import Bound
+from dpcore.errors import SpecError, UsageError
+from dpcore.spec.document import LARGEST_BYTES, MOST_PARTS, Document, Place, read_document
+from dpcore.starter.csv_header import usual_delimiter
+from dpcore.starter.description import Bound, Value
 
 LARGEST_JSON = 8 << 20
 MOST_DEPTH = 100
-_BLANK = re.compile(r"[ \t\r\n]*")
-_DECODER = json.JSONDecoder()
+MOST_NAMED = 20
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s,:{}\[\]"]+')
+
+Table = TypeVar("Table")
 
 
 def as_bound(text: str) -> Bound | None:
@@ -34,9 +39,22 @@ def as_bound(text: str) -> Bound | None:
     return text.strip() or None
 
 
+def chosen(tables: Mapping[str, Table], table: str | None, *, where: object, what: str = "table") -> Table:
+    """Return the table of a description that `--table` names; None stands for the only one."""
+    if table is None and len(tables) == 1:
+        return next(iter(tables.values()))
+    if table is not None and table in tables:
+        return tables[table]
+    names = sorted(tables)
+    listed = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "") or "none"
+    if table is None:
+        raise UsageError(f"{where} has {len(names)} {what}s; choose one with --table: {listed}")
+    raise UsageError(f"{where} has no {what} {table!r}; its {what}s are {listed}")
+
+
 @dataclass(frozen=True)
 class Node:
-    """One part of a metadata file. Its methods raise an error with line and column if the part has another form."""
+    """One part of a metadata file; a part that is missing has no data. Its methods raise an error with line and column if it has another form."""
 
     document: Document
     place: Place
@@ -48,31 +66,35 @@ class Node:
         mistake = self.document.mistakes[-1]
         return SpecError(f"{self.document.path}:{mistake.line}:{mistake.column}: {mistake.message}")
 
+    def __bool__(self) -> bool:
+        return self.data is not None
+
     def __contains__(self, key: str) -> bool:
         return isinstance(self.data, dict) and self.data.get(key) is not None
 
-    def get(self, *keys: str) -> "Node | None":
-        """Return the part below the first of these keys that this block has; None if it has none."""
-        for key in keys:
-            if key in self:
-                return self.at(key)
-        return None
+    def get(self, *keys: str) -> "Node":
+        """Return the part below the first of these keys that this block has; a missing part if it has none."""
+        key = next((key for key in keys if key in self), keys[0])
+        return Node(self.document, (*self.place, key), self.data[key] if key in self else None)
 
-    def at(self, key: str | int) -> "Node":
-        """Return the part below a key that exists."""
-        return Node(self.document, (*self.place, key), self.data[key])
+    def need(self, key: str, why: str) -> "Node":
+        """Return the part below a key of this block, which must exist."""
+        part = self.block("a block of keys").get(key)
+        if not part:
+            raise self.fail(f"`{key}` is missing; {why}")
+        return part
 
     def items(self, what: str) -> Iterator["Node"]:
-        """Yield the items of a list. `what` says what it should be, such as "a list of columns"."""
-        if not isinstance(self.data, list):
+        """Yield the items of a list, none if it is missing. `what` says what it should be, such as "a list of columns"."""
+        if not isinstance(self.data, list | None):
             raise self.fail(f"{self.shown} must be {what}")
-        for index in range(len(self.data)):
-            yield self.at(index)
+        for index, item in enumerate(self.data or ()):
+            yield Node(self.document, (*self.place, index), item)
 
     def fields(self, what: str) -> Iterator[tuple[str, "Node"]]:
-        """Yield the keys and parts of a block of keys."""
-        for key in self.block(what).data:
-            yield key, self.at(key)
+        """Yield the keys and parts of a block of keys, none if it is missing."""
+        for key, part in self.block(what).data.items() if self else ():
+            yield key, Node(self.document, (*self.place, key), part)
 
     def block(self, what: str) -> "Node":
         """Return this part if it is a block of keys."""
@@ -82,54 +104,49 @@ class Node:
 
     def text(self, *keys: str) -> str:
         """Return the text at the first of these keys; empty if there is none."""
-        found = self.get(*keys)
-        if found is None:
-            return ""
-        if not isinstance(found.data, str):
-            raise found.fail(f"{found.shown} must be text")
-        return found.data
+        part = self.get(*keys)
+        if not isinstance(part.data, str | None):
+            raise part.fail(f"{part.shown} must be text")
+        return part.data or ""
 
     def texts(self, *keys: str) -> tuple[str, ...]:
         """Return the text, or the texts of the list, at the first of these keys. What is no text is left out."""
-        found = self.get(*keys)
-        listed = () if found is None else found.data if isinstance(found.data, list) else (found.data,)
-        return tuple(each for each in listed if isinstance(each, str))
+        data = self.get(*keys).data
+        return tuple(part for part in (data if isinstance(data, list) else (data,)) if isinstance(part, str))
 
     def name(self, *keys: str) -> str:
         """Return the name at the first of these keys, which must exist."""
         self.block("a block of keys")
-        found = self.text(*keys)
-        if not found:
-            raise self.fail(f"`{keys[0]}` is missing; every column needs its name")
-        return found
+        if name := self.text(*keys):
+            return name
+        raise self.fail(f"`{keys[0]}` is missing; every column needs its name")
 
-    def number(self, *keys: str) -> int | float | None:
-        """Return the finite number at the first of these keys; None if there is none, or if it is something else."""
-        found = self.get(*keys)
-        data = None if found is None else found.data
-        if isinstance(data, bool) or not isinstance(data, int | float):
-            return None
-        return data if abs(data) < float("inf") else None
+    def flag(self, key: str) -> bool | None:
+        """Return whether a key is set to anything that counts as true; None if it is missing."""
+        part = self.get(key)
+        return bool(part.data) if part else None
 
-    def bound(self, *keys: str) -> Bound | None:
-        """Return the limit of a range at the first of these keys: a number, also if it is written as text, or the text of a date."""
-        found = self.get(*keys)
-        if found is None:
-            return None
-        if isinstance(found.data, dt.date):
-            return found.data.isoformat()
-        return as_bound(found.data) if isinstance(found.data, str) else self.number(*keys)
+    def number(self) -> int | float | None:
+        """Return this part if it is a finite number; None if it is something else."""
+        is_number = isinstance(self.data, int | float) and not isinstance(self.data, bool)
+        return self.data if is_number and abs(self.data) < float("inf") else None
 
-    def values(self, *keys: str) -> tuple[str | int | float | bool, ...] | None:
-        """Return the scalars of the list at the first of these keys, without nulls; None if there is no list, or an empty one."""
-        found = self.get(*keys)
-        if found is None:
-            return None
-        kept = [each for each in found.items("a list of values") if each.data is not None]
-        for each in kept:
-            if not isinstance(each.data, str | int | float | bool):
-                raise each.fail("a value must be text, a number or a boolean")
-        return tuple(each.data for each in kept) or None
+    def bound(self) -> Bound | None:
+        """Return this part as the limit of a range: a number, also if it is written as text, or the text of a date."""
+        if isinstance(self.data, dt.date):
+            return self.data.isoformat()
+        return as_bound(self.data) if isinstance(self.data, str) else self.number()
+
+    def values(self) -> tuple[Value, ...] | None:
+        """Return the scalars of this list, without nulls; None if there is no list, or an empty one."""
+        items = [item for item in self.items("a list of values") if item]
+        return tuple(item.scalar() for item in items) or None
+
+    def scalar(self) -> Value:
+        """Return this part, which must be one value."""
+        if not isinstance(self.data, str | int | float | bool):
+            raise self.fail("a value must be text, a number or a boolean")
+        return self.data
 
     @property
     def shown(self) -> str:
@@ -140,11 +157,32 @@ class Node:
         return f"item {last + 1}" if isinstance(last, int) else f"`{last}`"
 
 
+def dialect_of(table: Node, path: str, dialect: Node, encoded: Node) -> dict[str, Any] | None:
+    """Return the keys of a spec's `source`: a file, and how it is written if that is unusual. None if no file is named.
+
+    Args:
+        table: The part with the file's address.
+        path: The key of the address.
+        dialect: The part with the delimiter and the quotation mark.
+        encoded: The part with the encoding.
+    """
+    address = table.get(path).data
+    if not (isinstance(address, str) and address):
+        return None
+    keys = {
+        "path": address,
+        "delimiter": dialect.text("delimiter"),
+        "quote": dialect.text("quoteChar"),
+        "encoding": encoded.text("encoding"),
+    }
+    usual = {"delimiter": {usual_delimiter(address), ""}, "quote": {'"', ""}, "encoding": {"utf-8", "utf8", ""}}
+    return {key: text for key, text in keys.items() if text.lower() not in usual.get(key, ())}
+
+
 def read_metadata(path: Path) -> Node:
     """Read a JSON or YAML file. Raise an error with line and column if it is malformed."""
-    limit = LARGEST_JSON if path.suffix.lower() not in {".yaml", ".yml"} else LARGEST_BYTES
-    content = read_bytes(path, limit=limit)
-    is_yaml = limit == LARGEST_BYTES
+    is_yaml = path.suffix.lower() in {".yaml", ".yml"}
+    content = read_bytes(path, limit=LARGEST_BYTES if is_yaml else LARGEST_JSON)
     document = read_document(path) if is_yaml else _json_document(path, _decoded(path, content))
     document.raise_mistakes()
     return Node(document, (), document.data)
@@ -173,109 +211,50 @@ def _decoded(path: Path, content: bytes) -> str:
         raise SpecError(f"{path}:{line}:{column}: is not UTF-8 text; convert it to UTF-8") from None
 
 
-class _Malformed(Exception):  # noqa: N818  never leaves this module
-    def __init__(self, offset: int, message: str, *, remedy: str = "check quotes, commas and brackets") -> None:
-        super().__init__(f"not valid JSON: {message}; {remedy}")
-        self.offset = offset
-
-
 def _json_document(path: Path, text: str) -> Document:
     """Parse JSON and record the position of every key and item, as the YAML reader does."""
     document = Document(path)
-    reader = _JsonReader(text, document)
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+
+    def record(place: Place, offset: int) -> None:
+        line = bisect_right(starts, offset)
+        document.positions[place] = line, offset - starts[line - 1] + 1
+
+    def refuse(offset: int, message: str, remedy: str = "check quotes, commas and brackets") -> None:
+        record((), offset)
+        document.mistake((), f"not valid JSON: {message}; {remedy}")
+        document.raise_mistakes()
+
+    too_large = f"more than {MOST_DEPTH} levels or {MOST_PARTS:,} parts", "keep only the part about this table"
     try:
-        document.data = reader.whole()
-    except _Malformed as error:
-        line, column = reader.position(error.offset)
-        document.mistakes.append(Mistake(line, column, str(error)))
+        document.data = json.loads(text)
+    except json.JSONDecodeError as error:
+        refuse(error.pos, error.msg)
+    except RecursionError:
+        refuse(0, *too_large)
+    except ValueError:
+        refuse(0, "a number with too many digits")
+    tokens = _JSON_TOKEN.finditer(text)
+    first = next(tokens)
+    record((), first.start())
+    for place, offset in _json_places(first, tokens, ()):
+        if place in document.positions:
+            refuse(offset, "a key is written twice")
+        if len(place) > MOST_DEPTH or len(document.positions) > MOST_PARTS:
+            refuse(offset, *too_large)
+        record(place, offset)
     return document
 
 
-class _JsonReader:
-    """A JSON reader that keeps positions. The standard library's decoder reads the scalars."""
-
-    def __init__(self, text: str, document: Document) -> None:
-        self.text = text
-        self.document = document
-        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
-        self._line = 0
-
-    def whole(self) -> Any:
-        """Read the value that the text holds."""
-        data, end = self.value(0, ())
-        if (rest := self.skip(end)) < len(self.text):
-            raise _Malformed(rest, "text after the end of the JSON value")
-        return data
-
-    def position(self, offset: int) -> tuple[int, int]:
-        """Return line and column of an offset, counted from 1. Offsets mostly grow, so the search begins at the last line."""
-        if offset < self._starts[self._line]:
-            self._line = 0
-        while self._line + 1 < len(self._starts) and self._starts[self._line + 1] <= offset:
-            self._line += 1
-        return self._line + 1, offset - self._starts[self._line] + 1
-
-    def skip(self, offset: int) -> int:
-        """Return the offset of the next character that is no white space."""
-        blank = _BLANK.match(self.text, offset)
-        return blank.end() if blank else offset
-
-    def value(self, offset: int, place: Place) -> tuple[Any, int]:
-        """Read the value at an offset; return it and the offset after it."""
-        start = self.skip(offset)
-        positions = self.document.positions
-        positions.setdefault(place, self.position(start))
-        if len(place) > MOST_DEPTH or len(positions) > MOST_PARTS:
-            raise _Malformed(
-                start,
-                f"more than {MOST_DEPTH} levels or {MOST_PARTS:,} parts",
-                remedy="keep only the part about this table",
-            )
-        match self.text[start : start + 1]:
-            case "{":
-                return self._object(start + 1, place)
-            case "[":
-                return self._array(start + 1, place)
-        return self._scalar(start)
-
-    def _scalar(self, start: int) -> tuple[Any, int]:
-        try:
-            return _DECODER.raw_decode(self.text, start)
-        except json.JSONDecodeError as error:
-            raise _Malformed(error.pos, error.msg) from None
-        except ValueError:
-            raise _Malformed(start, "a number with too many digits") from None
-
-    def _array(self, offset: int, place: Place) -> tuple[list[Any], int]:
-        items: list[Any] = []
-        offset = self.skip(offset)
-        while self.text[offset : offset + 1] != "]":
-            if items:
-                offset = self._expect(",", offset)
-            item, offset = self.value(offset, (*place, len(items)))
-            items.append(item)
-            offset = self.skip(offset)
-        return items, offset + 1
-
-    def _object(self, offset: int, place: Place) -> tuple[dict[str, Any], int]:
-        found: dict[str, Any] = {}
-        offset = self.skip(offset)
-        while self.text[offset : offset + 1] != "}":
-            if found:
-                offset = self._expect(",", offset)
-            start = self.skip(offset)
-            if self.text[start : start + 1] != '"':
-                raise _Malformed(start, "a key in double quotes is expected")
-            key, offset = self._scalar(start)
-            if key in found:
-                raise _Malformed(start, "a key is written twice")
-            self.document.positions[(*place, key)] = self.position(start)
-            found[key], offset = self.value(self._expect(":", offset), (*place, key))
-            offset = self.skip(offset)
-        return found, offset + 1
-
-    def _expect(self, character: str, offset: int) -> int:
-        offset = self.skip(offset)
-        if self.text[offset : offset + 1] != character:
-            raise _Malformed(offset, f"{character!r} is expected")
-        return offset + 1
+def _json_places(token: re.Match[str], tokens: Iterator[re.Match[str]], place: Place) -> Iterator[tuple[Place, int]]:
+    """Yield the keys and items below a token of valid JSON, each with its offset."""
+    if token[0] == "[":
+        for index in count():
+            if (item := next(tokens))[0] == "]":
+                return
+            yield (*place, index), item.start()
+            yield from _json_places(item, tokens, (*place, index))
+    elif token[0] == "{":
+        while (key := next(tokens))[0] != "}":
+            yield (*place, json.loads(key[0])), key.start()
+            yield from _json_places(next(tokens), tokens, (*place, json.loads(key[0])))

@@ -13,10 +13,17 @@ import pyarrow as pa
 from dpcore.errors import UsageError
 from dpcore.spec.source import SourceSpec
 from dpcore.starter.arrow_schema import describe_arrow, describe_parquet
+from dpcore.starter.column_tests import (
+    describe_dbt,
+    describe_expectations,
+    describe_pandera,
+    looks_like_dbt,
+    looks_like_expectations,
+    looks_like_pandera,
+)
 from dpcore.starter.croissant import describe_croissant, looks_like_croissant
 from dpcore.starter.csv_header import describe_csv, read_header, refuse_a_row
 from dpcore.starter.csvw import describe_csvw, looks_like_csvw
-from dpcore.starter.dbt import describe_dbt, looks_like_dbt
 from dpcore.starter.description import Description
 from dpcore.starter.dictionary import (
     describe_dictionary,
@@ -25,10 +32,8 @@ from dpcore.starter.dictionary import (
     looks_like_dictionary,
 )
 from dpcore.starter.earlier_release import describe_release, looks_like_release, manifest_of
-from dpcore.starter.expectations import describe_expectations, looks_like_expectations
 from dpcore.starter.frictionless import describe_frictionless, looks_like_frictionless
 from dpcore.starter.metadata import Node, read_metadata
-from dpcore.starter.pandera import describe_pandera, looks_like_pandera
 from dpcore.starter.values import describe_values
 from dpcore.tables.sources.listing import kind_of
 from dpcore.tables.sources.source import Source, check_columns, read_piece
@@ -38,14 +43,14 @@ Describe = Callable[[Node, str | None], Description]
 
 # In this order: a later one may have the keys of an earlier one, too.
 DOCUMENTS: dict[str, tuple[Looks, Describe]] = {
-    "release": (looks_like_release, lambda root, _: describe_release(root)),
+    "release": (looks_like_release, describe_release),
     "csvw": (looks_like_csvw, describe_csvw),
     "croissant": (looks_like_croissant, describe_croissant),
-    "expectations": (looks_like_expectations, lambda root, _: describe_expectations(root)),
-    "pandera": (looks_like_pandera, lambda root, _: describe_pandera(root)),
+    "expectations": (looks_like_expectations, describe_expectations),
+    "pandera": (looks_like_pandera, describe_pandera),
     "frictionless": (looks_like_frictionless, describe_frictionless),
     "dbt": (looks_like_dbt, describe_dbt),
-    "dictionary": (looks_like_dictionary, lambda root, _: describe_dictionary(root)),
+    "dictionary": (looks_like_dictionary, describe_dictionary),
 }
 TABLES: dict[str, Callable[[Path], Description]] = {
     "csv": describe_csv,
