@@ -51,8 +51,8 @@ def _described(connection: Connection, url_env: str, table: str | None) -> Descr
     facts = _constraints(inspector, connection.dialect.name, name, schema)
     keys = dict(_keys(inspector, name, schema))
     columns = [
-        _column(each, facts.get(each["name"], Facts()), keys.get(each["name"], ""))
-        for each in inspector.get_columns(name, schema=schema)
+        _column(column, facts.get(column["name"], {}), keys.get(column["name"], ""))
+        for column in inspector.get_columns(name, schema=schema)
     ]
     references = dict(_references(inspector, name, schema))
     quote = connection.dialect.identifier_preparer.quote
@@ -68,7 +68,8 @@ def _column(described: Any, facts: Facts, identifies: str) -> Column:
     if isinstance(kind, postgresql.DOMAIN):
         kind = kind.data_type
     stored = next((stored for sort, stored in _STORED if isinstance(kind, sort)), None)
-    values: tuple[Any, ...] | None = tuple(kind.enums) if isinstance(kind, sql.Enum) and kind.enums else facts.values
+    if isinstance(kind, sql.Enum) and kind.enums:
+        facts = {**facts, "values": tuple(kind.enums)}
     step = None
     if isinstance(kind, sql.Numeric) and not isinstance(kind, sql.Float):
         scale = kind.scale
@@ -79,14 +80,12 @@ def _column(described: Any, facts: Facts, identifies: str) -> Column:
     return Column(
         described["name"],
         stored=stored,
-        values=values,
-        minimum=facts.minimum,
-        maximum=facts.maximum,
         step=step,
         nullable=bool(described.get("nullable", True)),
         about=described.get("comment") or "",
         identifies=identifies or ("it is a UUID" if uuid else ""),
         unusable=f"its type is {type(kind).__name__}" if unknown else "",
+        **facts,
     )
 
 
@@ -111,13 +110,13 @@ def _references(inspector: Any, name: str, schema: str | None) -> Iterator[tuple
 
 def _constraints(inspector: Any, dialect: str, name: str, schema: str | None) -> dict[str, Facts]:
     """Return what the check constraints of a table and of its domains say about each column."""
-    found: dict[str, Facts] = {}
-    for check in inspector.get_check_constraints(name, schema=schema):
-        for column, facts in facts_of(check["sqltext"], dialect=dialect).items():
-            found[column] = found.get(column, Facts()).both(facts)
-    for each in inspector.get_columns(name, schema=schema):
-        if isinstance(each["type"], postgresql.DOMAIN) and each["type"].check is not None:
-            by_name = facts_of(str(each["type"].check), dialect=dialect)
-            facts = by_name.get("VALUE") or by_name.get("value") or Facts()
-            found[each["name"]] = found.get(each["name"], Facts()).both(facts)
-    return found
+    constraints = [check["sqltext"] for check in inspector.get_check_constraints(name, schema=schema)]
+    by_column: dict[str, Facts] = {}
+    for by_name in (facts_of(text, dialect=dialect) for text in constraints):
+        by_column = {column: {**by_name.get(column, {}), **by_column.get(column, {})} for column in by_column | by_name}
+    for column in inspector.get_columns(name, schema=schema):
+        if isinstance(column["type"], postgresql.DOMAIN) and column["type"].check is not None:
+            by_name = facts_of(str(column["type"].check), dialect=dialect)
+            facts = next(iter(by_name.values()), {})  # a domain has only its VALUE
+            by_column[column["name"]] = {**facts, **by_column.get(column["name"], {})}
+    return by_column

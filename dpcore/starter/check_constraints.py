@@ -1,43 +1,29 @@
 """Read ranges and lists of values from check constraints, such as `age BETWEEN 0 AND 120`. What is not understood is left out."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dpcore.starter.description import Bound, Value
+from dpcore.starter.description import Bound, Value, as_bound
 
 LONGEST = 10_000
 """Longer constraints are not parsed."""
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What constraints say about a column."""
-
-    values: tuple[Value, ...] | None = None
-    minimum: Bound | None = None
-    maximum: Bound | None = None
-
-    def both(self, other: "Facts") -> "Facts":
-        """Return what follows from two constraints that both hold. Of two ranges or lists, the first counts."""
-        return Facts(
-            self.values or other.values,
-            other.minimum if self.minimum is None else self.minimum,
-            other.maximum if self.maximum is None else self.maximum,
-        )
+Facts = dict[str, Any]
+"""What constraints say about a column, by the attributes of a `Column`. Of two that say the same, the first counts."""
 
 
 def facts_of(constraint: str, *, dialect: str) -> dict[str, Facts]:
     """Return what a constraint says about each column that it restricts.
 
     >>> facts_of("age >= 0 AND age < 120", dialect="sqlite")
-    {'age': Facts(values=None, minimum=0, maximum=120)}
+    {'age': {'maximum': 120, 'minimum': 0}}
     >>> facts_of("sex IN ('F', 'M') OR sex IS NULL", dialect="sqlite")
-    {'sex': Facts(values=('F', 'M'), minimum=None, maximum=None)}
+    {'sex': {'values': ('F', 'M')}}
     """
     if len(constraint) > LONGEST:
         return {}
@@ -45,11 +31,12 @@ def facts_of(constraint: str, *, dialect: str) -> dict[str, Facts]:
         parsed = sqlglot.parse_one(constraint, dialect="postgres" if dialect == "postgresql" else dialect)
     except (SqlglotError, ValueError, RecursionError):
         return {}
-    found: dict[str, Facts] = {}
+    by_column: dict[str, Facts] = {}
     for part in _conjuncts(parsed):
         for column, facts in _facts(part):
-            found[column] = found.get(column, Facts()).both(facts)
-    return found
+            known = {key: fact for key, fact in facts.items() if fact is not None}
+            by_column[column] = {**known, **by_column.get(column, {})}
+    return by_column
 
 
 def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -75,12 +62,12 @@ def _facts(node: exp.Expr) -> Iterator[tuple[str, Facts]]:
     column = _column(node.this) if isinstance(node.this, exp.Expr) else None
     match node:
         case exp.Between() if column:
-            yield column, Facts(minimum=_literal(node.args["low"]), maximum=_literal(node.args["high"]))
+            yield column, {"minimum": _literal(node.args["low"]), "maximum": _literal(node.args["high"])}
         case exp.In() if column and node.expressions:
-            yield column, Facts(values=_list(node.expressions))
+            yield column, {"values": _list(node.expressions)}
         case exp.EQ() if column and isinstance(listed := node.expression.unnest(), exp.Any):
             array = next(listed.find_all(exp.Array), None)
-            yield column, Facts(values=_list(array.expressions) if array else None)
+            yield column, {"values": _list(array.expressions) if array else None}
         case exp.GTE() | exp.GT() | exp.LTE() | exp.LT():
             yield from _comparison(node)
 
@@ -94,7 +81,7 @@ def _comparison(node: exp.Binary) -> Iterator[tuple[str, Facts]]:
     if column is None or bound is None:
         return
     # an excluded limit is kept: one cell more does no harm, and only whole numbers have a value next to it
-    yield column, Facts(minimum=bound) if kind in {exp.GTE, exp.GT} else Facts(maximum=bound)
+    yield column, {"minimum" if kind in {exp.GTE, exp.GT} else "maximum": bound}
 
 
 def _column(node: exp.Expr) -> str | None:
@@ -114,18 +101,14 @@ def _literal(node: Any) -> Bound | None:
     node = node.unnest()
     while isinstance(node, exp.Cast):
         node = node.this.unnest()
-    sign = 1
-    if isinstance(node, exp.Neg):
-        sign, node = -1, node.this.unnest()
+    is_negative = isinstance(node, exp.Neg)
+    if is_negative:
+        node = node.this.unnest()
     if not isinstance(node, exp.Literal):
         return None
     if node.is_string:
         return node.name
-    try:
-        return sign * int(node.name)
-    except ValueError:
-        pass
-    try:
-        return sign * float(node.name)
-    except ValueError:
+    bound = as_bound(node.name)
+    if bound is None or isinstance(bound, str):
         return None
+    return -bound if is_negative else bound

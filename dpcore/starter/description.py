@@ -1,5 +1,6 @@
 """What metadata say about a table. Every kind of source returns the same description; it holds nothing that was read from a row."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -10,6 +11,21 @@ Stored = Literal["text", "integer", "number", "boolean", "date", "datetime"]
 Value = str | int | float | bool
 Bound = int | float | str
 """A limit of a range: a number, or a date or a datetime as ISO 8601 text."""
+
+
+def as_bound(text: str) -> Bound | None:
+    """Return the limit of a range from its text: a finite number, or the text of a date; None if there is no text.
+
+    >>> as_bound("12"), as_bound("-0.5"), as_bound("2025-01-01"), as_bound("inf"), as_bound("")
+    (12, -0.5, '2025-01-01', None, None)
+    """
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return number if math.isfinite(number) else None
+    return text.strip() or None
 
 
 @dataclass(frozen=True)
@@ -54,27 +70,13 @@ class Column:
 
     def filled_by(self, other: "Column") -> "Column":
         """Return this column, with what it does not know taken from another description of it."""
-        vague = self.stored in {None, "text"} and other.stored is not None
+        known = {key: fact for key, fact in vars(self).items() if fact is not None and fact not in ("", (), {})}
+        if self.stored == "text" and other.stored is not None:
+            known["stored"] = other.stored
         # A range and a list of values belong together: one of them alone would describe another column.
         ranged = self if self.has_cells else other
-        return replace(
-            self,
-            stored=other.stored if vague else self.stored,
-            values=ranged.values,
-            others=ranged.others,
-            minimum=ranged.minimum,
-            maximum=ranged.maximum,
-            labels=self.labels or other.labels,
-            step=other.step if self.step is None else self.step,
-            format=self.format or other.format,
-            nullable=other.nullable if self.nullable is None else self.nullable,
-            nulls=self.nulls or other.nulls,
-            about=self.about or other.about,
-            refers_to=self.refers_to or other.refers_to,
-            identifies=self.identifies or other.identifies,
-            unusable=self.unusable or other.unusable,
-            declared=self.declared or other.declared,
-        )
+        cells = {key: getattr(ranged, key) for key in ("values", "others", "minimum", "maximum")}
+        return replace(other, **{**known, **cells})
 
     @property
     def has_cells(self) -> bool:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from dpcore.spec.marks import MARK, advice_for
 from dpcore.spec.sentences import KINDS, sentence
-from dpcore.starter.description import Column, Stored
+from dpcore.starter.description import Column, Stored, as_bound
 from dpcore.starter.draft import Draft, Entry, known_of, with_unit
 
 Ask = Callable[[str], str | None]
@@ -153,10 +153,5 @@ def _value(key: str, kind: str, text: str) -> Any:
             if all(re.fullmatch(r"-?(0|[1-9]\d{0,14})", part) for part in parts)
             else parts
         )
-    if key in {"min", "max", "step"} and kind in {"integer", "number"}:
-        for convert in (int, float):
-            try:
-                return convert(text)
-            except ValueError:
-                continue
-    return text
+    bound = as_bound(text) if key in {"min", "max", "step"} and kind in {"integer", "number"} else None
+    return text if bound is None else bound

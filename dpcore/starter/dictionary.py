@@ -3,13 +3,15 @@
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dpcore.errors import SpecError
-from dpcore.starter.description import Column, Description
-from dpcore.starter.metadata import Node, as_bound, read_bytes
+from dpcore.spec.document import Document
+from dpcore.starter.description import Column, Description, as_bound
+from dpcore.starter.metadata import Node, read_bytes
 from dpcore.starter.type_names import stored_as
 
 LARGEST_CSV = 1 << 20
@@ -98,13 +100,13 @@ def _with_values(column: Column, node: Node) -> Column:
         return _with_cell(column, node.data or "")
     if isinstance(node.data, list):
         items = node.items("a list of values")
-        return replace(column, values=tuple(((item.get(*CODE) or item).scalar()) for item in items))
+        return replace(column, values=tuple((item.get(*CODE) or item).scalar() for item in items))
     labels = {code: part.data for code, part in node.fields("a list of values, or codes with their labels")}
     low, high = node.get("min").number(), node.get("max").number()
     if low is not None and high is not None:
         column = replace(column, minimum=low, maximum=high)
         labels = {code: label for code, label in labels.items() if code not in {"min", "max"}}
-    words = {code: label for code, label in labels.items() if isinstance(label, str)}
+    words = {code: label for code, label in labels.items() if isinstance(label, str) and label}
     return replace(column, values=tuple(labels) or None, labels=words)
 
 
@@ -114,44 +116,32 @@ def _text(node: Node, keys: tuple[str, ...]) -> str:
 
 
 def describe_dictionary_csv(path: Path) -> Description:
-    """Describe the columns of a CSV dictionary: one row for each column, or one row for each code of a column."""
-    columns: dict[str, Column] = {}
-    codes: dict[str, dict[str, str]] = {}
+    """Describe the columns of a CSV dictionary as if it were one in JSON: one row for each column, or for each code of a column."""
+    columns: dict[str, dict[str, Any]] = {}
+    document = Document(path, data=columns)
     for line, row in _rows(path):
-        name = _cell(row, NAME)
+        name = _popped(row, NAME)
+        if not name and row:
+            raise SpecError(f"{path}:{line}:1: the row names no column; fill that in, or remove the row")
         if not name:
-            if any(row.values()):
-                raise SpecError(f"{path}:{line}:1: the row names no column; fill that in, or remove the row")
             continue
-        columns[name] = _with_row(columns.get(name, Column(name)), row)
-        if code := _cell(row, CODE):
-            codes.setdefault(name, {})[code] = _cell(row, LABEL)
+        document.positions.setdefault((name,), (line, 1))
+        column = columns.setdefault(name, {})
+        if code := _popped(row, CODE):
+            codes = column.get("values")
+            column["values"] = {**(codes if isinstance(codes, dict) else {}), code: _popped(row, LABEL)}
+        for key, cell in row.items():
+            if not (code and key in VALUES):
+                column.setdefault(key, _split(cell) if key in NULLS else cell)
     if not columns:
         raise SpecError(f"{path}:2:1: describes no column; write one row for each column of the table")
-    return Description(tuple(_with_codes(column, codes.get(name)) for name, column in columns.items()))
+    root = Node(document, (), columns)
+    return Description(tuple(_column(name, part) for name, part in root.fields("a data dictionary")))
 
 
-def _with_row(column: Column, row: Mapping[str, str]) -> Column:
-    column = replace(
-        column,
-        stored=column.stored or stored_as(_cell(row, TYPE)),
-        about=column.about or _cell(row, ABOUT),
-        nulls=column.nulls or tuple(_split(_cell(row, NULLS))),
-    )
-    low, high = as_bound(_cell(row, LOW)), as_bound(_cell(row, HIGH))
-    if low is not None or high is not None:
-        column = replace(column, minimum=low, maximum=high)
-    return _with_cell(column, "" if _cell(row, CODE) else _cell(row, VALUES))
-
-
-def _with_codes(column: Column, codes: Mapping[str, str] | None) -> Column:
-    """Add codes that have one row each, with their labels."""
-    if codes is None:
-        return column
-    labels = {code: label for code, label in codes.items() if label}
-    return replace(
-        column, values=tuple(codes), labels=labels, about="" if column.about in labels.values() else column.about
-    )
+def _popped(row: dict[str, str], keys: tuple[str, ...]) -> str:
+    """Take the cell at the first of these keys out of a row; return the empty text if there is none."""
+    return next((row.pop(key) for key in keys if key in row), "")
 
 
 def _with_cell(column: Column, cell: str) -> Column:
@@ -172,10 +162,6 @@ def _split(cell: str) -> list[str]:
     return [part.strip() for part in cell.split(separator) if part.strip()]
 
 
-def _cell(row: Mapping[str, str], keys: tuple[str, ...]) -> str:
-    return next((row[key] for key in keys if row.get(key)), "")
-
-
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     content = read_bytes(path, limit=LARGEST_CSV)
     try:
@@ -190,7 +176,8 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         if not set(names) & set(NAME):
             raise SpecError(f"{path}:1:1: has no column with the names of the table's columns; call it {NAME[0]!r}")
         for row in reader:
-            yield reader.line_num, {key: cell.strip() for key, cell in zip(names, row, strict=False)}
+            cells = zip(names, map(str.strip, row), strict=False)
+            yield reader.line_num, {key: cell for key, cell in cells if cell}
     except csv.Error:
         raise SpecError(f"{path}:{reader.line_num}:1: not valid CSV; check the quotation marks of this row") from None
 

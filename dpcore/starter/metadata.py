@@ -2,7 +2,6 @@
 
 import datetime as dt
 import json
-import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 from dpcore.errors import SpecError, UsageError
 from dpcore.spec.document import LARGEST_BYTES, MOST_PARTS, Document, Place, read_document
 from dpcore.starter.csv_header import usual_delimiter
-from dpcore.starter.description import Bound, Value
+from dpcore.starter.description import Bound, Value, as_bound
 
 LARGEST_JSON = 8 << 20
 MOST_DEPTH = 100
@@ -22,21 +21,6 @@ MOST_NAMED = 20
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s,:{}\[\]"]+')
 
 Table = TypeVar("Table")
-
-
-def as_bound(text: str) -> Bound | None:
-    """Return the limit of a range from its text: a finite number, or the text of a date; None if there is no text.
-
-    >>> as_bound("12"), as_bound("-0.5"), as_bound("2025-01-01"), as_bound("inf"), as_bound("")
-    (12, -0.5, '2025-01-01', None, None)
-    """
-    for kind in (int, float):
-        try:
-            number = kind(text)
-        except ValueError:
-            continue
-        return number if math.isfinite(number) else None
-    return text.strip() or None
 
 
 def chosen(tables: Mapping[str, Table], table: str | None, *, where: object, what: str = "table") -> Table:
