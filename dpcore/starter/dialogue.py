@@ -4,7 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -17,14 +17,6 @@ Ask = Callable[[str], str | None]
 """Show a prompt and return the answer; None at the end of the input."""
 
 LEAVE_OUT = "-"
-_STORED: Mapping[str, Stored] = {
-    "categorical": "text",
-    "boolean": "boolean",
-    "integer": "integer",
-    "number": "number",
-    "date": "date",
-    "datetime": "datetime",
-}
 _RANGES = {
     "integer": "smallest and largest value, such as 0 99",
     "number": "smallest and largest value, such as 0 9.5",
@@ -104,21 +96,16 @@ def _with_entry(draft: Draft, index: int, answer: Callable[[str], str]) -> Draft
 
 def _asked(entry: Entry, title: str, answer: Callable[[str], str]) -> Entry | None:
     """Ask once for what is marked; None if it is left open."""
-    declaration = entry.declaration
-    if isinstance(declaration, str):
-        prompt = f"{title}: type ({', '.join(_STORED)}): "
-        while (kind := answer(prompt)) not in {"", LEAVE_OUT, *_STORED}:
-            prompt = f"one of {', '.join(_STORED)}: "
+    if not entry.declaration:
+        prompt = f"{title}: type ({', '.join(KINDS)}): "
+        while (kind := answer(prompt)) not in {"", LEAVE_OUT, *KINDS}:
+            prompt = f"one of {', '.join(KINDS)}: "
         if kind in {"", LEAVE_OUT}:
             return replace(entry, left_out="nobody declared it") if kind else None
-        declaration = known_of(Column(entry.name, stored=_STORED[kind]))
-        entry = replace(entry, declaration=declaration)
-        title = entry.name
-    if isinstance(declaration, str):
-        return None
+        stored = cast("Stored", "text" if kind == "categorical" else kind)
+        entry, title = replace(entry, declaration=known_of(Column(entry.name, stored=stored))), entry.name
     answers: dict[str, Any] = {}
-    kind = str(declaration["type"])
-    marked = entry.marked
+    kind, marked = str(entry.kind), entry.marked
     if {"min", "max"} <= set(marked):
         given = answer(f"{title}: {_RANGES[kind]}: ")
         low, _, high = re.sub(r"[\s,]+", " ", given).partition(" ")
@@ -131,9 +118,8 @@ def _asked(entry: Entry, title: str, answer: Callable[[str], str]) -> Entry | No
         return replace(entry, left_out="nobody declared it")
     if "" in answers.values():
         return None
-    return replace(
-        entry, declaration={**declaration, **{key: _value(key, kind, text) for key, text in answers.items()}}
-    )
+    values = {key: _value(key, kind, text) for key, text in answers.items()}
+    return replace(entry, declaration={**entry.declaration, **values})
 
 
 def _question(key: str, kind: str) -> str:

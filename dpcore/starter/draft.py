@@ -4,7 +4,7 @@ import datetime as dt
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -44,14 +44,14 @@ class Entry:
 
     Attributes:
         name: The column.
-        declaration: Its keys, some of which may be marked; only the mark if nothing is known.
+        declaration: Its keys, some of which may be marked; none if nothing is known.
         about: Sentences about it, for people.
         described: Whether the first of them can be its `description`, which a release repeats. The others are only comments.
         left_out: Why it is not declared; empty if it is.
     """
 
     name: str
-    declaration: Mapping[str, Any] | str
+    declaration: Mapping[str, Any]
     about: tuple[str, ...] = ()
     described: bool = False
     left_out: str = ""
@@ -59,14 +59,12 @@ class Entry:
     @property
     def marked(self) -> tuple[str, ...]:
         """The keys that must be filled in; the empty key stands for the whole declaration."""
-        if isinstance(self.declaration, str):
-            return ("",)
-        return tuple(key for key, part in self.declaration.items() if part == MARK)
+        return tuple(key for key, part in self.declaration.items() if part == MARK) if self.declaration else ("",)
 
     @property
     def kind(self) -> str | None:
         """The type of the column; None if it is unknown."""
-        return None if isinstance(self.declaration, str) else str(self.declaration["type"])
+        return self.declaration.get("type")
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ def _entry(column: Column, *, twice: bool) -> Entry:
     about = [column.about] if column.about else []
     if column.refers_to:
         about.append(f"(refers to {column.refers_to})")
-    if column.labels and not isinstance(declaration, str):
+    if column.labels and declaration:
         about.append("; ".join(f"{code} {label}" for code, label in column.labels.items()))
     if column.values is not None and len(column.values) > MOST_VALUES:
         about.append(
@@ -166,7 +164,7 @@ def plain(text: str) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
-def _why_left_out(column: Column, declaration: Mapping[str, Any] | str, *, twice: bool) -> str:
+def _why_left_out(column: Column, declaration: Mapping[str, Any], *, twice: bool) -> str:
     if not column.name or twice:
         return "its name occurs twice; give every column its own name" if column.name else "it has no name"
     if column.unusable:
@@ -182,9 +180,9 @@ def _why_left_out(column: Column, declaration: Mapping[str, Any] | str, *, twice
     return f"{LOOKS_LIKE_ID}: it has the name of one" if is_id else named
 
 
-def _has_few_cells(declaration: Mapping[str, Any] | str) -> bool:
+def _has_few_cells(declaration: Mapping[str, Any]) -> bool:
     """Return whether a column is known to have so few values that it cannot identify people, whatever its name."""
-    if isinstance(declaration, str) or MARK in declaration.values():
+    if not declaration or MARK in declaration.values():
         return False
     values = declaration.get("values")
     if values is not None:
@@ -192,13 +190,13 @@ def _has_few_cells(declaration: Mapping[str, Any] | str) -> bool:
     return declaration["type"] == "integer" and bool(declaration["max"] - declaration["min"] < FEW_CELLS)
 
 
-def _declaration(column: Column) -> tuple[Mapping[str, Any] | str, str]:
+def _declaration(column: Column) -> tuple[Mapping[str, Any], str]:
     """Return a column's declaration, and why what the metadata say was not used, if so."""
     if column.declared is not None:
         return column.declared, ""
     known = known_of(column)
     try:
-        if isinstance(known, dict) and MARK not in known.values():
+        if known and MARK not in known.values():
             KINDS[str(known["type"])].model_validate(known).attribute(Path())  # type: ignore[attr-defined]
     except (ValidationError, SpecError):
         bare = replace(column, values=None, minimum=None, maximum=None, step=None, format=None, labels={})
@@ -206,45 +204,35 @@ def _declaration(column: Column) -> tuple[Mapping[str, Any] | str, str]:
     return known, ""
 
 
-def known_of(column: Column) -> dict[str, Any] | str:  # noqa: PLR0911  a table of cases reads best flat
-    """Return what is known of a declaration, with marks for the rest; only the mark if nothing is."""
-    if _limit(column, column.minimum) is not None or _limit(column, column.maximum) is not None:
+def known_of(column: Column) -> dict[str, Any]:
+    """Return what is known of a declaration, with marks for the rest; no key if nothing is."""
+    if any(_limit(column, bound) is not None for bound in (column.minimum, column.maximum)):
         return _ranged(column)
-    if column.values is not None and len(column.values) > MOST_VALUES:
-        return {"type": "categorical", "values": MARK, **_missing(column, column.nulls)}
-    if column.values is not None:
+    if column.values is not None or column.stored == "text":
+        if column.values is None or len(column.values) > MOST_VALUES:
+            return {"type": "categorical", "values": MARK, **_missing(column)}
         values = [value for value in _typed(column) if str(value) not in {"", *column.nulls}]
         outside = {"outside": "other"} if column.others else {}
-        return {"type": "categorical", "values": values, **outside, **_missing(column, column.nulls)}
-    match column.stored:
-        case "boolean":
-            return {"type": "boolean", **_missing(column, column.nulls)}
-        case "text":
-            return {"type": "categorical", "values": MARK, **_missing(column, column.nulls)}
-        case None:
-            return MARK
-    return _ranged(column)
+        return {"type": "categorical", "values": values, **outside, **_missing(column)}
+    if column.stored == "boolean":
+        return {"type": "boolean", **_missing(column)}
+    return _ranged(column) if column.stored else {}
 
 
 def _ranged(column: Column) -> dict[str, Any]:
     """Declare an ordered column. Codes beside the range extend it if they are whole numbers; others stand for missing values."""
     low, high = _limit(column, column.minimum), _limit(column, column.maximum)
+    if column.stored in {"date", "datetime"} or isinstance(low, str) or isinstance(high, str):
+        return _dates(column, low, high)
     codes = [str(value) for value in column.values or ()]
-    if column.stored in {"date", "datetime"}:
-        return _dates(column)
     whole = [int(code) for code in codes if _WHOLE.fullmatch(code)]
-    words = [code for code in codes if not _WHOLE.fullmatch(code)]
-    missing = _missing(column, (*column.nulls, *(word for word in words if word not in column.nulls)))
-    if isinstance(low, str) or isinstance(high, str):
-        return _dates(column)
+    words = (code for code in codes if not _WHOLE.fullmatch(code))
+    missing = _missing(replace(column, nulls=(*column.nulls, *words)))
     low = low if low is None else min([low, *whole])
     high = high if high is None else max([high, *whole])
     limits = [bound for bound in (low, high) if bound is not None]
-    is_whole = column.stored == "integer" or (
-        column.stored != "number" and all(float(each).is_integer() for each in limits)
-    )
     span = {"min": MARK if low is None else low, "max": MARK if high is None else high}
-    if is_whole and all(float(each).is_integer() for each in limits):
+    if column.stored != "number" and all(float(bound).is_integer() for bound in limits):
         span = {key: part if part == MARK else int(part) for key, part in span.items()}
         return {"type": "integer", **span, **missing}
     cells = {"step": column.step} if column.step is not None else _usual_cells(low, high)
@@ -268,22 +256,20 @@ def _usual_cells(low: float | None, high: float | None) -> dict[str, Any]:
     return {"bins": USUAL_BINS} if span % step else {"step": float(step) if step < 1 else int(step)}
 
 
-def _dates(column: Column) -> dict[str, Any]:
-    limits = (_limit(column, each) for each in (column.minimum, column.maximum))
-    low, high = (each if isinstance(each, str) else MARK for each in limits)
-    moments = column.stored == "datetime" or (
-        column.stored != "date" and any("T" in each for each in (low, high) if each != MARK)
-    )
-    kind: dict[str, Any] = {"type": "datetime" if moments else "date", "min": low, "max": high}
-    if moments:
-        kind["step"] = "minute" if all(each == MARK or _is_whole_minute(each) for each in (low, high)) else "second"
+def _dates(column: Column, low: Bound | None, high: Bound | None) -> dict[str, Any]:
+    limits = [bound for bound in (low, high) if isinstance(bound, str)]
+    kind = column.stored if column.stored in {"date", "datetime"} else None
+    kind = kind or ("datetime" if any("T" in bound for bound in limits) else "date")
+    low, high = (bound if isinstance(bound, str) else MARK for bound in (low, high))
+    declaration: dict[str, Any] = {"type": kind, "min": low, "max": high}
+    if kind == "datetime":
+        whole = not any(dt.datetime.fromisoformat(bound).second for bound in limits)
+        declaration["step"] = "minute" if whole else "second"
     if column.format is not None:
-        kind["format"] = column.format if _is_format(column.format) else MARK
-    return kind | _missing(column, column.nulls)
-
-
-def _is_whole_minute(moment: str) -> bool:
-    return not dt.datetime.fromisoformat(moment).second
+        form = _checked(checked_format, column.format)
+        # months need other bins than a draft has
+        declaration["format"] = MARK if form is None or form.is_month else column.format
+    return declaration | _missing(column)
 
 
 def _limit(column: Column, bound: Bound | None) -> Bound | None:
@@ -303,33 +289,25 @@ def _limit(column: Column, bound: Bound | None) -> Bound | None:
     return bound if abs(bound) <= LARGEST_WHOLE else None
 
 
-def _is_format(text: str) -> bool:
-    """Return whether a format names days: months need other bins than a draft has."""
-    try:
-        return not checked_format(text).is_month
-    except SpecError:
-        return False
-
-
-def _missing(column: Column, texts: tuple[str, ...]) -> dict[str, Any]:
+def _missing(column: Column) -> dict[str, Any]:
     """Keep nulls unless the metadata exclude them: a null in a column without them would drop its row."""
-    words = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
-    if words and _are_nulls(words):
+    words = tuple(dict.fromkeys(text.strip() for text in column.nulls if text.strip()))
+    if words and _checked(checked_nulls, words) is not None:
         return {"missing": list(words)}
     return {} if column.nullable is False else {"missing": True}
 
 
-def _are_nulls(words: tuple[str, ...]) -> bool:
+def _checked(check: Callable[[Any], Any], part: Any) -> Any:
+    """Return what a check makes of a part of a spec; None if it refuses it."""
     try:
-        checked_nulls(words)
+        return check(part)
     except SpecError:
-        return False
-    return True
+        return None
 
 
 def _typed(column: Column) -> list[Value]:
     """Return the values, whole numbers as such if the column stores them, so that the release keeps the type."""
     values = list(column.values or ())
-    if column.stored == "integer" and all(isinstance(each, int) or _WHOLE.fullmatch(str(each)) for each in values):
-        return [int(each) for each in values]
+    if column.stored == "integer" and all(isinstance(value, int) or _WHOLE.fullmatch(str(value)) for value in values):
+        return [int(value) for value in values]
     return values

@@ -44,7 +44,7 @@ def spec_text(draft: Draft) -> str:
     return "\n".join(
         (
             *_heading(draft),
-            *_section("source", [draft.source]),
+            _source(draft),
             "",
             *_privacy(draft),
             *([f"blocks: {flow(draft.kept['blocks'])}", ""] if "blocks" in draft.kept else []),
@@ -76,10 +76,9 @@ def _heading(draft: Draft) -> Iterator[str]:
     yield ""
 
 
-def _section(name: str, parts: list[Mapping[str, Any]]) -> Iterator[str]:
-    for part in parts:
-        marked = [f"{MARK}: {advice_for(key)}" for key, each in part.items() if each == MARK]
-        yield f"{name}: {flow(part)}" + ("   # " + "; ".join(marked) if marked else "")
+def _source(draft: Draft) -> str:
+    marked = [f"{MARK}: {advice_for(key)}" for key, part in draft.source.items() if part == MARK]
+    return f"source: {flow(draft.source)}" + ("   # " + "; ".join(marked) if marked else "")
 
 
 def _privacy(draft: Draft) -> Iterator[str]:
@@ -106,7 +105,7 @@ def _universe(draft: Draft) -> Iterator[str]:
     yield from _HOW.rstrip().split("\n")
     if any(_has_cells(entry) for entry in draft.declared):
         yield "# Values and ranges below come from what is named above: make sure that nobody took them from the data without a charge."
-    if any(entry.described and entry.kind for entry in draft.declared):
+    if any(entry.described and entry.declaration for entry in draft.declared):
         yield "# Every description was copied from the metadata, and is published with the release: remove what is private."
     yield (
         "universe:"
@@ -119,22 +118,21 @@ def _universe(draft: Draft) -> Iterator[str]:
     if left_out:
         yield "  # Left out. To release such a column after all, remove the # before its name, and declare it so that it identifies nobody."
     for entry in left_out:
-        declared = entry.declaration if isinstance(entry.declaration, str) else flow(entry.declaration)
-        yield f"  # {comment(f'{scalar(entry.name)}: {declared}', limit=WIDTH)}   # {comment(entry.left_out)}"
+        declaration = flow(entry.declaration or MARK)
+        yield f"  # {comment(f'{scalar(entry.name)}: {declaration}', limit=WIDTH)}   # {comment(entry.left_out)}"
 
 
 def _has_cells(entry: Entry) -> bool:
     """Return whether some values or a limit of a column are known."""
-    told = {} if isinstance(entry.declaration, str) else entry.declaration
-    return any(told.get(key, MARK) != MARK for key in ("values", "min", "max"))
+    return any(entry.declaration.get(key, MARK) != MARK for key in ("values", "min", "max"))
 
 
 def _entry(entry: Entry) -> Iterator[str]:
     declaration = entry.declaration
-    is_key = entry.described and not isinstance(declaration, str)
+    is_key = entry.described and declaration
     for sentence in entry.about[1:] if is_key else entry.about:
         yield f"  # {comment(sentence)}"
-    if isinstance(declaration, str):
+    if not declaration:
         yield f"  {scalar(entry.name)}: {MARK}   # declare what it holds, as above, or remove the line"
         return
     hint = f"   # {_SHORT.get(str(entry.kind), '')}" if entry.marked else ""
@@ -168,7 +166,7 @@ def _wrapped(name: str, declaration: Mapping[str, Any], *, hint: str) -> Iterato
 def flow(part: Any) -> str:
     """Return a value in YAML's flow style."""
     if isinstance(part, Mapping):
-        return "{" + ", ".join(f"{scalar(str(key))}: {flow(each)}" for key, each in part.items()) + "}"
+        return "{" + ", ".join(f"{scalar(str(key))}: {flow(inner)}" for key, inner in part.items()) + "}"
     if isinstance(part, list | tuple):
         return "[" + ", ".join(map(flow, part)) + "]"
     if isinstance(part, bool):

@@ -250,8 +250,8 @@ def test_a_suite_of_expectations(tmp_path: Path) -> None:
 def test_what_a_profiler_found_in_the_data_is_not_copied(tmp_path: Path) -> None:
     profiled = SUITE | {"meta": {"citations": [{"comment": "Created by OnboardingDataAssistant"}]}}
     draft = drafted(saved(tmp_path / "suite.json", profiled))
-    assert declared(draft)["age"] == "FILL_IN"
-    assert declared(draft)["sex"] == "FILL_IN"
+    assert declared(draft)["age"] == {}
+    assert declared(draft)["sex"] == {}
     assert "120" not in spec_text(draft)
     assert "CAUTION: A profiler made suite.json from the data" in spec_text(draft)
 
@@ -271,7 +271,7 @@ def test_a_data_dictionary_in_json(tmp_path: Path) -> None:
         "SEX": {"type": "categorical", "values": ["1", "2"], "missing": True},
         "AGEP": {"type": "integer", "min": 0, "max": 99, "missing": True},
         "NOC": {"type": "integer", "min": 0, "max": 19, "missing": ["N"]},
-        "INDP": "FILL_IN",
+        "INDP": {},
         "TYPE_ID": {"type": "categorical", "values": ["a", "b"], "missing": True},  # too few values for an id
     }
     assert draft.entries[0].about == ("gender", "1 Male; 2 Female")
@@ -413,7 +413,7 @@ def test_later_metadata_fill_what_the_first_does_not_say(tmp_path: Path) -> None
     assert declared(draft) == {
         "AGEP": {"type": "integer", "min": 0, "max": 99, "missing": True},
         "sex": {"type": "categorical", "values": ["1", "2"], "missing": True},
-        "extra": "FILL_IN",
+        "extra": {},
     }
     assert draft.source == {"path": str(header)}
 
