@@ -4,11 +4,12 @@ import argparse
 import os
 import re
 import sys
+from functools import reduce
+from itertools import groupby
 from pathlib import Path
 
 from dpcore.cli.output import Answer
 from dpcore.cli.specs import Subparsers, add_verb
-from dpcore.cli.starter import STARTER
 from dpcore.errors import OutputError, SpecError, UsageError
 from dpcore.places import places_of_spec, using
 from dpcore.spec.document import LARGEST_BYTES, read_document
@@ -25,7 +26,6 @@ from dpcore.starter import (
     fill,
     located,
     spec_text,
-    with_unit,
 )
 from dpcore.steward.approvals import approval_of
 
@@ -38,6 +38,53 @@ _SOURCE = (
     "description; a data dictionary in JSON or CSV; a pandera or Great Expectations suite; the folder of an earlier release; or an "
     "environment variable that holds a database's address. Given again, it adds what the one before does not say"
 )
+
+STARTER = """\
+# A release spec: the columns of the table, and the budget to spend on it. Check it with: dpflow check DATASET.yaml
+dataset: DATASET                     # the ledger account that pays; open it once with:
+                                     # dpflow ledger open DATASET --epsilon 10 --delta 1e-9 --unit row --neighbours add-remove
+
+source: {path: DATASET.csv}          # CSV, Parquet or Arrow: a file, a folder, a pattern such as visits/*.parquet, or s3://bucket/visits
+# source: {sql: select * from visits, url_env: CLINIC_DB}   # or a query; the environment variable holds the database URL
+
+privacy:
+  unit: row                          # the protected unit: row, or the column that identifies a person
+  # max_rows_per_unit: 2             # with a person as unit: keep at most this many rows of each person; or auto
+  # weight: {column: visits, max: 10}   # a column with each row's weight; larger weights are clipped to max
+  neighbours: add-remove             # or replace-one, if the number of units is public
+  epsilon: 1.0                       # the budget of this release
+  delta: 1.0e-9                      # well below one over the number of people; 0 for pure differential privacy
+  # expect_rows: [20000, 200000]     # measure the number of rows first, for 2 % of the budget, and stop before spending the rest
+                                     # if the noisy total lies outside this range
+
+# blocks: {column: joined, every: month, window: new}   # a separate budget for each month; each run reads only new months.
+                                     # Open the account with: --blocks "month of joined"
+
+# Only these columns are read and released. Declare them from what you know about the table, not by looking at the data:
+# a value copied from the data into this file would be published without a charge.
+universe:
+  sex:    {type: categorical, values: [F, M], missing: true}      # keep nulls as nulls; missing: ["?"] also reads "?" as null
+  age:    {type: integer, min: 0, max: 99}                        # every value; or bins of ten with width: 10; values outside are clipped
+  member: {type: boolean}
+  cost:   {type: number, min: 0, max: 10000, step: 0.01}          # or bins: edges: [0, 100, 500, 2000, 10000]
+  joined: {type: date, min: 2025-01-01, max: 2026-12-31}          # or bins of the calendar with every: quarter
+                                     # text dates are read as 2025-01-31; for others declare a format, such as format: "%m/%d/%Y", or a
+                                     # list of formats: rows with dates in undeclared formats are dropped or counted as missing
+  city:   {type: categorical, values: [north, south], outside: other}   # undeclared values share one cell
+  # code: {type: categorical, values_from: icd9.txt, match: prefix}      # one value per line; 250.13 counts as 250
+  # code: {type: categorical, discover: {most: 100, length: 6, share: 0.1}}   # or find the frequent values, for a tenth of the budget;
+                                     # all other values count as other
+
+workload:
+  marginals: 2                       # the statistics to preserve: all 2-way marginals; or a list such as [[sex, age], [age, cost]],
+                                     # whose entries may have weights: {columns: [age, cost], weight: 3}
+  # target: member                   # only marginals with this column; its pairs with other columns are learned first
+  # ranges: [age, joined]            # ordered columns for which range counts matter: up to a value, or between two values
+# strategy: {name: mwem}             # adaptive | mwem | pmw; default: chosen by workload and universe
+output: {path: releases, rows: noisy}
+# engine: {name: dask, scheduler: "tcp://10.0.0.5:8786"}   # reads and counts a table too large for this machine
+"""
+"""The commented spec that is written without --from."""
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
@@ -91,10 +138,10 @@ def _init(arguments: argparse.Namespace) -> Answer:
     names = {column.name for column in description.columns}
     if arguments.unit not in {None, "row"} and arguments.unit not in names:
         raise UsageError(f"--unit: there is no column {arguments.unit!r}; write row, or the name of a column")
-    draft = _with_unit(draft_of(description, dataset=name, origin=origin), arguments.unit)
+    draft = draft_of(description, dataset=name, origin=origin, unit=arguments.unit)
     if arguments.epsilon is not None:
-        looked = description.filled_by(_looked(draft, arguments, path))
-        draft = _with_unit(draft_of(looked, dataset=name, origin=origin), arguments.unit)
+        description = description.filled_by(_looked(draft, arguments, path))
+        draft = draft_of(description, dataset=name, origin=origin, unit=arguments.unit)
     if arguments.ask:
         print(HELP, file=sys.stderr)  # noqa: T201
         draft = fill(draft, _ask)
@@ -105,10 +152,6 @@ def _init(arguments: argparse.Namespace) -> Answer:
         )
     _write(path, text)
     return _answer(path, draft)
-
-
-def _with_unit(draft: Draft, unit: str | None) -> Draft:
-    return draft if unit is None else with_unit(draft, unit)
 
 
 def _looked(draft: Draft, arguments: argparse.Namespace, path: Path) -> Description:
@@ -150,27 +193,29 @@ def _refuse_options(arguments: argparse.Namespace) -> None:
 
 
 def _described(arguments: argparse.Namespace) -> Description:
-    if arguments.kind and len(arguments.kind) != len(arguments.sources):
+    sources: list[str] = arguments.sources
+    if arguments.kind and len(arguments.kind) != len(sources):
         raise UsageError("write --kind once for each --from, in the same order, or not at all")
-    kinds = arguments.kind or [None] * len(arguments.sources)
-    first, *others = [
-        describe(source, kind=kind, table=arguments.table)
-        for source, kind in zip(arguments.sources, kinds, strict=True)
+    kinds = arguments.kind or [None] * len(sources)
+    first, *more = [
+        (source, describe(source, kind=kind, table=arguments.table))
+        for source, kind in zip(sources, kinds, strict=True)
     ]
-    for source, other in zip(arguments.sources[1:], others, strict=True):
-        first = _filled(first, other, source=source)
+    description = reduce(_filled, more, first[1])
     if arguments.like is not None:
-        first = _filled(first, describe_public(arguments.like, private=first.source), source=arguments.like)
-    if not first.columns:
-        raise UsageError(f"{arguments.sources[0]}: describes no columns; name other metadata")
-    return first
+        public = describe_public(arguments.like, private=description.source)
+        description = _filled(description, (arguments.like, public))
+    if not description.columns:
+        raise UsageError(f"{sources[0]}: describes no columns; name other metadata")
+    return description
 
 
-def _filled(description: Description, other: Description, *, source: str) -> Description:
-    filled = description.filled_by(other)
+def _filled(description: Description, addition: tuple[str, Description]) -> Description:
+    """Return a description with what another source adds to it."""
+    filled = description.filled_by(addition[1])
     if filled.columns == description.columns and filled.source == description.source:
         raise UsageError(
-            f"{source}: says nothing about these columns that is not known yet; check the names in it, or leave it out. A CSV file is read "
+            f"{addition[0]}: says nothing about these columns that is not known yet; check the names in it, or leave it out. A CSV file is read "
             "as a data dictionary only if its name says so, or with --kind dictionary"
         )
     return filled
@@ -216,13 +261,14 @@ def _answer(path: Path, draft: Draft) -> Answer:
         "caution": draft.caution,
         "charged": draft.charged,
     }
-    told = [f"wrote {path}: {_count(len(draft.declared), 'column')} declared, {len(left_out)} left out"]
-    told += [draft.charged] if draft.charged else []
-    told += [f"caution: {draft.caution}"] if draft.caution else []
-    if lines:
-        told.append(f"{_count(len(lines), 'line')} marked with {MARK} must be completed: {_spans(lines)}")
-    told.append(f"next: {'complete them, then run' if lines else 'run'}: dpflow check {path}")
-    return Answer(data, "\n".join(told))
+    text = [
+        f"wrote {path}: {_count(len(draft.declared), 'column')} declared, {len(left_out)} left out",
+        draft.charged,
+        f"caution: {draft.caution}" if draft.caution else "",
+        f"{_count(len(lines), 'line')} marked with {MARK} must be completed: {_spans(lines)}" if lines else "",
+        f"next: {'complete them, then run' if lines else 'run'}: dpflow check {path}",
+    ]
+    return Answer(data, "\n".join(filter(None, text)))
 
 
 def _count(number: int, what: str) -> str:
@@ -235,10 +281,6 @@ def _spans(lines: list[int]) -> str:
     >>> _spans([3, 7, 8, 9, 12])
     '3, 7-9, 12'
     """
-    spans: list[list[int]] = []
-    for line in lines:
-        if spans and line == spans[-1][-1] + 1:
-            spans[-1].append(line)
-        else:
-            spans.append([line])
+    groups = groupby(enumerate(lines), key=lambda pair: pair[1] - pair[0])  # neighbours have the same difference
+    spans = [[line for _, line in group] for _, group in groups]
     return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)

@@ -2,7 +2,7 @@
 
 from dpcore.starter.description import Description
 from dpcore.starter.dialogue import HELP, Ask, fill
-from dpcore.starter.draft import Draft, draft_of, with_unit
+from dpcore.starter.draft import Draft, draft_of
 from dpcore.starter.sources import KINDS, describe, describe_public, located
 from dpcore.starter.write import spec_text
 
@@ -18,5 +18,4 @@ __all__ = [
     "fill",
     "located",
     "spec_text",
-    "with_unit",
 ]

@@ -57,7 +57,7 @@ def look(  # noqa: PLR0913  a table, its columns, and who pays
     """
     opening = f"dpflow ledger open {account} --epsilon 10 --delta 1e-9 --unit {unit} --neighbours add-remove"
     with open_ledger(places=places, opening=opening) as ledger:
-        if account not in {each.name for each in ledger.accounts()}:
+        if account not in {existing.name for existing in ledger.accounts()}:
             raise UsageError(f"there is no account '{account}' that could pay; open it first: {opening}")
         payer = ledger.account(account)
         protection = Protection(unit=unit, rows_per_unit=1, neighbours=payer.neighbours)
@@ -93,9 +93,11 @@ def look(  # noqa: PLR0913  a table, its columns, and who pays
             taken += share
             seen = {name: Sighted.of(name, standing, rows=rows) for name, standing in forms.items()}
             ranges = {
-                name: StandingOut(each.bins, share=share / 2) for name, each in seen.items() if each.bins is not None
+                name: StandingOut(sighted.bins, share=share / 2)
+                for name, sighted in seen.items()
+                if sighted.bins is not None
             }
-            texts = {name: _texts(each, share=share / 2) for name, each in seen.items() if each.longest}
+            texts = {name: _texts(sighted, share=share / 2) for name, sighted in seen.items() if sighted.longest}
             descend("value", {**ranges, **texts})
         except SourceError as failure:
             if isinstance(failure, SourceBroken) or ledger.run(run).spent:  # then private rows may be the cause
@@ -106,15 +108,15 @@ def look(  # noqa: PLR0913  a table, its columns, and who pays
             raise
         ledger.settle(run, release=None, lease=lease)
 
-    def described(name: str, each: Sighted) -> Column:
+    def described(name: str, sighted: Sighted) -> Column:
         if name in ranges:
-            return each.between(ranges[name], rows=rows, outside=OUTSIDE)
+            return sighted.between(ranges[name], rows=rows, outside=OUTSIDE)
         if name in texts and texts[name].number:
-            return replace(each.column, values=texts[name].found().values, others=True)
-        return each.column
+            return replace(sighted.column, values=texts[name].found().values, others=True)
+        return sighted.column
 
     return Description(
-        tuple(described(name, each) for name, each in seen.items()),
+        tuple(described(name, sighted) for name, sighted in seen.items()),
         charged=f"Rows were read once, for epsilon {at_most(epsilon)} of account {account} (run {run}).",
         caution="types, ranges and values that no other source gives were measured in the table with noise, and charged: correct them by what "
         "you know.",

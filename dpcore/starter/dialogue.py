@@ -34,10 +34,10 @@ def fill(draft: Draft, ask: Ask) -> Draft:
     """Return the draft with the marks filled in by the answers. At the end of the input, the other marks stay."""
 
     def answer(prompt: str) -> str:
-        given = ask(prompt)
-        if given is None:
+        line = ask(prompt)
+        if line is None:
             raise _InputEnded
-        return given.strip()
+        return line.strip()
 
     try:
         draft = _with_unit(draft, answer)
@@ -66,8 +66,8 @@ def _with_unit(draft: Draft, answer: Callable[[str], str]) -> Draft:
     limit = answer("how many rows of each to keep, such as 2, or auto: ")
     while limit not in {"", "auto"} and not re.fullmatch(r"[1-9]\d{0,5}", limit):
         limit = answer("a whole number, or auto: ")
-    kept: Any = MARK if not limit else limit if limit == "auto" else int(limit)
-    return replace(draft, privacy={**draft.privacy, "max_rows_per_unit": kept})
+    number = int(limit) if limit.isdigit() else limit or MARK
+    return replace(draft, privacy={**draft.privacy, "max_rows_per_unit": number})
 
 
 def _with_source(source: Mapping[str, Any], answer: Callable[[str], str]) -> Mapping[str, Any]:
@@ -107,8 +107,8 @@ def _asked(entry: Entry, title: str, answer: Callable[[str], str]) -> Entry | No
     answers: dict[str, Any] = {}
     kind, marked = str(entry.kind), entry.marked
     if {"min", "max"} <= set(marked):
-        given = answer(f"{title}: {_RANGES[kind]}: ")
-        low, _, high = re.sub(r"[\s,]+", " ", given).partition(" ")
+        span = answer(f"{title}: {_RANGES[kind]}: ")
+        low, _, high = re.sub(r"[\s,]+", " ", span).partition(" ")
         answers |= {"min": low, "max": high}
         marked = tuple(key for key in marked if key not in answers)
     for key in marked:

@@ -102,8 +102,15 @@ def with_unit(draft: Draft, unit: str) -> Draft:
     return replace(draft, privacy={"unit": unit, **limit, **others}, entries=entries)
 
 
-def draft_of(description: Description, *, dataset: str, origin: str) -> Draft:
-    """Return the draft of a spec. `origin` names the metadata, for the comment at its top."""
+def draft_of(description: Description, *, dataset: str, origin: str, unit: str | None = None) -> Draft:
+    """Return the draft of a spec.
+
+    Args:
+        description: What is known of the table.
+        dataset: The dataset's name.
+        origin: The names of the metadata, for the comment at the top.
+        unit: The protected unit, if it is known: `row`, or a column.
+    """
     if len(description.columns) > MOST_COLUMNS:
         raise SpecError(
             f"{origin}: describes {len(description.columns):,} columns, more than {MOST_COLUMNS:,}; describe only those to release"
@@ -113,13 +120,14 @@ def draft_of(description: Description, *, dataset: str, origin: str) -> Draft:
     draft = Draft(
         dataset, _source(description), {}, entries, description.kept, origin, description.caution, description.charged
     )
-    return replace(draft, privacy=_privacy(description, draft))
+    draft = replace(draft, privacy=_privacy(description, draft))
+    return draft if unit is None else with_unit(draft, unit)
 
 
 def _privacy(description: Description, draft: Draft) -> Mapping[str, Any]:
-    kept: Mapping[str, Any] | None = description.kept.get("privacy")
-    if kept is not None:
-        return kept if kept["unit"] == "row" else {"unit": kept["unit"], "max_rows_per_unit": MARK, **kept}
+    privacy: Mapping[str, Any] | None = description.kept.get("privacy")
+    if privacy is not None:
+        return privacy if privacy["unit"] == "row" else {"unit": privacy["unit"], "max_rows_per_unit": MARK, **privacy}
     limit = {"max_rows_per_unit": MARK} if draft.candidates else {}
     return {"unit": MARK, **limit, "neighbours": "add-remove", "epsilon": 1.0, "delta": 1e-9}
 
@@ -194,14 +202,14 @@ def _declaration(column: Column) -> tuple[Mapping[str, Any], str]:
     """Return a column's declaration, and why what the metadata say was not used, if so."""
     if column.declared is not None:
         return column.declared, ""
-    known = known_of(column)
+    declaration = known_of(column)
     try:
-        if known and MARK not in known.values():
-            KINDS[str(known["type"])].model_validate(known).attribute(Path())  # type: ignore[attr-defined]
+        if declaration and MARK not in declaration.values():
+            KINDS[str(declaration["type"])].model_validate(declaration).attribute(Path())  # type: ignore[attr-defined]
     except (ValidationError, SpecError):
         bare = replace(column, values=None, minimum=None, maximum=None, step=None, format=None, labels={})
         return known_of(bare), "What its metadata say about values cannot be used; check it there."
-    return known, ""
+    return declaration, ""
 
 
 def known_of(column: Column) -> dict[str, Any]:

@@ -88,8 +88,7 @@ def describe(source: str, *, kind: str | None, table: str | None) -> Description
     if kind == "dictionary" and kind_of(path.name) == "csv":
         return describe_dictionary_csv(path)
     root = read_metadata(manifest_of(path) if kind == "release" and path.is_dir() else path)
-    found = DOCUMENTS[kind][1](root, table)
-    return _from_here(found, path.parent)
+    return _from_here(DOCUMENTS[kind][1](root, table), path.parent)
 
 
 def describe_public(source: str, *, private: Mapping[str, Any] | None) -> Description:
@@ -141,7 +140,7 @@ def _kind(source: str, path: Path) -> str:
         return "release"
     if not path.exists() and _VARIABLE.fullmatch(source) and "://" in os.environ.get(source, ""):
         return "database"
-    if not path.exists() and not any(sign in source for sign in "*?["):
+    if not path.exists() and not _is_pattern(source):
         raise UsageError(
             f"{source}: no such file; name the table, its metadata, or an environment variable that holds a database's address"
         )
@@ -165,7 +164,7 @@ def _by_content(path: Path) -> str:
     if path.suffix.lower() not in {".json", ".jsonld", ".yaml", ".yml"}:
         raise UsageError(f"{path}: its name does not say what it is; say it with --kind: {', '.join(KINDS)}")
     root = read_metadata(path)
-    kind = next((each for each, (looks, _) in DOCUMENTS.items() if looks(root)), None)
+    kind = next((kind for kind, (looks, _) in DOCUMENTS.items() if looks(root)), None)
     if kind == "dictionary" and not _DICTIONARY_NAME.search(path.name):
         raise UsageError(
             f"{path}: its name does not say that it is a data dictionary, and rows of a table can look like one. A table of rows must not be "
@@ -177,15 +176,17 @@ def _by_content(path: Path) -> str:
     raise root.fail(f"describes no table that can be recognised; say what it is with --kind: {', '.join(DOCUMENTS)}")
 
 
+def _is_pattern(source: str) -> bool:
+    return any(sign in source for sign in "*?[")
+
+
 def _first_file(path: Path, kind: str | None) -> Path:
     """Return the file itself, or the first file of a folder or pattern: the files of one table have the same columns."""
-    pattern = any(sign in str(path) for sign in "*?[")
-    if not path.is_dir() and (path.exists() or not pattern):
+    if not path.is_dir() and (path.exists() or not _is_pattern(str(path))):
         return path
-    found = path.rglob("*") if path.is_dir() else Path().glob(str(path)) if not path.is_absolute() else iter(())
-    files = sorted(
-        each for each in found if each.is_file() and kind_of(each.name) in {kind or kind_of(each.name)} - {None}
-    )
+    below = path.rglob("*") if path.is_dir() else Path().glob(str(path)) if not path.is_absolute() else iter(())
+    kinds = {kind} if kind else TABLES.keys()
+    files = sorted(file for file in below if file.is_file() and kind_of(file.name) in kinds)
     if not files:
         raise UsageError(f"{path}: holds no CSV, Parquet or Arrow file; name a file, or a folder of a release")
     return files[0]
@@ -200,8 +201,8 @@ def _as_named(description: Description, path: Path, kind: str) -> Description:
 
 def _from_here(description: Description, folder: Path) -> Description:
     """Make a path in the metadata, which is relative to their file, relative to the spec."""
-    source = description.source
-    path = None if source is None else source.get("path")
-    if source is None or not isinstance(path, str) or "://" in path or isabs(path) or str(folder) == ".":
+    source = description.source or {}
+    path = source.get("path")
+    if not isinstance(path, str) or "://" in path or isabs(path) or str(folder) == ".":
         return description
     return replace(description, source={**source, "path": join(str(folder), path)})

@@ -70,10 +70,10 @@ class Sighted:
             if all(form.kind == "boolean" for form in shown):
                 return cls(replace(column, stored="boolean"))
             return cls(replace(column, stored="text"), longest=min(int(max(words)), LONGEST_TEXT))
-        known = sum(counts.values()) + int(forms.counts[-1])  # the last cell is that of nulls
-        unknown = rows - known + SURE * forms.noise * math.sqrt(len(counts) + 2)
-        found = _numbers(column, shown) if sort == "number" else _dates(column, shown, counts)
-        return found if unknown <= OUTSIDE * rows else replace(found, bins=None)
+        unknown = rows - sum(counts.values()) - int(forms.counts[-1])  # the last cell is that of nulls
+        largest = unknown + SURE * forms.noise * math.sqrt(len(counts) + 2)
+        sighted = _numbers(column, shown) if sort == "number" else _dates(column, shown, counts)
+        return sighted if largest <= OUTSIDE * rows else replace(sighted, bins=None)
 
     def between(self, bins: StandingOut, *, rows: float, outside: float) -> Column:
         """Return the column with its range by the counts of its bins.

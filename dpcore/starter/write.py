@@ -59,9 +59,9 @@ def spec_text(draft: Draft) -> str:
 
 def _workload(draft: Draft) -> str:
     usual = {"marginals": max(1, min(2, len(draft.declared)))}
-    told = "the statistics to preserve: all 2-way marginals, or a list such as [[sex, age], [age, cost]]"
-    kept = draft.kept.get("workload")
-    return f"workload: {flow(kept)}" if kept else f"workload: {flow(usual)}   # {told}"
+    about = "the statistics to preserve: all 2-way marginals, or a list such as [[sex, age], [age, cost]]"
+    workload = draft.kept.get("workload")
+    return f"workload: {flow(workload)}" if workload else f"workload: {flow(usual)}   # {about}"
 
 
 def _heading(draft: Draft) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _source(draft: Draft) -> str:
 
 
 def _privacy(draft: Draft) -> Iterator[str]:
-    told = {
+    comments = {
         "unit": "the protected unit: row, or the column that identifies a person",
         "max_rows_per_unit": "1 if the unit is row; otherwise how many rows of a person to keep, or auto",
         "neighbours": "or replace-one, if the number of units is public",
@@ -90,10 +90,10 @@ def _privacy(draft: Draft) -> Iterator[str]:
         "delta": "far below one over the number of people; 0 for pure differential privacy",
     }
     if draft.candidates:
-        told["unit"] += f", perhaps {comment(' or '.join(draft.candidates))}"
+        comments["unit"] += f", perhaps {comment(' or '.join(draft.candidates))}"
     yield "privacy:"
     for key, part in draft.privacy.items():
-        yield f"  {key}: {flow(part)}" + (f"   # {told[key]}" if key in told else "")
+        yield f"  {key}: {flow(part)}" + (f"   # {comments[key]}" if key in comments else "")
     if "expect_rows" not in draft.privacy:
         yield _EXPECT_ROWS
     if "lose" not in draft.privacy:
