@@ -3,7 +3,7 @@
 import re
 
 from dpcore.starter.description import Column, Description
-from dpcore.starter.metadata import Node, chosen, dialect_of
+from dpcore.starter.metadata import Node, chosen, source_of
 from dpcore.starter.type_names import stored_as
 
 CONTEXT = "ns/csvw"
@@ -36,9 +36,8 @@ def describe_csvw(root: Node, table: str | None) -> Description:
     described = (part for part in columns if part.block("a column").get("virtual").data is not True)
     keys = schema.texts("primaryKey")
     dialect = node.get("dialect") or root.get("dialect")
-    return Description(
-        tuple(_column(part, schema, keys) for part in described), source=dialect_of(node, "url", dialect, dialect)
-    )
+    source = source_of(node.get("url"), dialect=dialect, encoding=dialect.text("encoding"))
+    return Description(tuple(_column(part, schema, keys) for part in described), source=source)
 
 
 def _column(node: Node, schema: Node, keys: tuple[str, ...]) -> Column:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dpcore.starter.description import Column, Description
-from dpcore.starter.metadata import Node, chosen, dialect_of
+from dpcore.starter.metadata import Node, chosen, source_of
 from dpcore.starter.type_names import stored_as
 
 _UNUSABLE = {"object", "array", "geopoint", "geojson", "duration", "list"}
@@ -27,7 +27,8 @@ def describe_frictionless(root: Node, table: str | None) -> Description:
     nulls = tuple(text for text in _listed(schema.get("missingValues")) if isinstance(text, str) and text)
     keys = schema.texts("primaryKey")
     columns = (_column(node, nulls, keys) for node in fields.items("a list of fields"))
-    return Description(tuple(columns), source=dialect_of(resource, "path", resource.get("dialect"), resource))
+    source = source_of(resource.get("path"), dialect=resource.get("dialect"), encoding=resource.text("encoding"))
+    return Description(tuple(columns), source=source)
 
 
 def _column(node: Node, nulls: tuple[str, ...], keys: tuple[str, ...]) -> Column:

@@ -141,25 +141,18 @@ class Node:
         return f"item {last + 1}" if isinstance(last, int) else f"`{last}`"
 
 
-def dialect_of(table: Node, path: str, dialect: Node, encoded: Node) -> dict[str, Any] | None:
-    """Return the keys of a spec's `source`: a file, and how it is written if that is unusual. None if no file is named.
-
-    Args:
-        table: The part with the file's address.
-        path: The key of the address.
-        dialect: The part with the delimiter and the quotation mark.
-        encoded: The part with the encoding.
-    """
-    address = table.get(path).data
-    if not (isinstance(address, str) and address):
+def source_of(address: Node, *, dialect: Node, encoding: str) -> dict[str, Any] | None:
+    """Return the keys of a spec's `source`: a file, and how it is written if that is unusual. None if no file is named."""
+    path = address.data
+    if not (isinstance(path, str) and path):
         return None
     keys = {
-        "path": address,
+        "path": path,
         "delimiter": dialect.text("delimiter"),
         "quote": dialect.text("quoteChar"),
-        "encoding": encoded.text("encoding"),
+        "encoding": encoding,
     }
-    usual = {"delimiter": {usual_delimiter(address), ""}, "quote": {'"', ""}, "encoding": {"utf-8", "utf8", ""}}
+    usual = {"delimiter": {usual_delimiter(path), ""}, "quote": {'"', ""}, "encoding": {"utf-8", "utf8", ""}}
     return {key: text for key, text in keys.items() if text.lower() not in usual.get(key, ())}
 
 

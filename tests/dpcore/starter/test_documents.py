@@ -27,6 +27,8 @@ models:
         data_type: integer
         data_tests:
           - dbt_utils.accepted_range: {arguments: {min_value: 1, max_value: 5}}
+      - name: ward
+        data_tests: [{dbt_expectations.expect_column_values_to_be_in_set: {value_set: [a, b]}}]
   - name: other
 sources:
   - name: clinic
@@ -175,12 +177,13 @@ def test_a_dbt_schema(tmp_path: Path) -> None:
     assert declared(draft) == {
         "status": {"type": "categorical", "values": ["open", "closed"]},
         "rating": {"type": "integer", "min": 1, "max": 5, "missing": True},
+        "ward": {"type": "categorical", "values": ["a", "b"], "missing": True},
     }
     assert left_out(draft) == {"patient": "it looks like an id: its values are unique"}
     assert draft.entries[1].about == ("state of the visit",)
     assert draft.source == {"sql": "select * from visits", "url_env": "FILL_IN"}
     assert declared(drafted(path, table="clinic.raw")) == {"paid": {"type": "boolean", "missing": True}}
-    with pytest.raises(SpecError, match=r"schema.yml:16:5: `columns` is missing; describe those of 'other'"):
+    with pytest.raises(SpecError, match=r"schema.yml:18:5: `columns` is missing; describe those of 'other'"):
         drafted(path, table="other")
 
 
@@ -303,9 +306,9 @@ def test_a_dictionary_that_gives_numbers_of_codes(tmp_path: Path) -> None:
 
 def test_a_data_dictionary_in_csv(tmp_path: Path) -> None:
     rows = (
-        "Variable Name;Type;Description;Values;Min;Max\n"
-        'sex;text;as registered;"F=female, M=male";;\n'
-        "age;integer;in years;;0;99\nscore;;;0-10;;\nnote;text;;;;\n"
+        "Variable Name;Type;Description;Values;Min;Max;Unit\n"
+        'sex;text;as registered;"F=female, M=male";;;\n'
+        "age;integer;at the visit;;0;99;years\nscore;;;0-10;;;\nnote;text;;;;;\n"
     )
     draft = drafted(saved(tmp_path / "data_dictionary.csv", rows))
     assert declared(draft) == {
@@ -314,6 +317,7 @@ def test_a_data_dictionary_in_csv(tmp_path: Path) -> None:
         "score": {"type": "integer", "min": 0, "max": 10, "missing": True},
         "note": {"type": "categorical", "values": "FILL_IN", "missing": True},
     }
+    assert draft.entries[1].about == ("at the visit (in years)",)
 
 
 def test_a_dictionary_with_a_row_for_each_code(tmp_path: Path) -> None:
