@@ -127,5 +127,5 @@ def _import_quietly() -> None:
 
 def _missing_home() -> dict[str, str]:
     """Return the home variables that an account without a home folder, as in containers, also gets for a run. Prefect can't start without."""
-    given = homes()
-    return given if "HOME" in given else {}
+    variables = homes()
+    return variables if "HOME" in variables else {}

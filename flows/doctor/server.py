@@ -4,7 +4,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -74,21 +74,16 @@ def ask(url: str, settings: "Settings", *, secret: str | None = None) -> Server:
     server = Server(url, reach=reach(urlsplit(url).hostname or ""))
     # No secret is sent, so it does not matter yet who answers.
     with httpx.Client(verify=False, timeout=ASK_SECONDS) as anybody:  # noqa: S501
-        answer = _get(anybody, url, "/admin/settings")
-        if answer is None:
-            return server
-        told = _told(answer)
-        if isinstance(told, dict) and "server" in told:
-            return _answered(anybody, server, told, is_open=True)
+        answer = _asked(server, anybody)
+    if not answer.answers or "server" in answer.settings:
+        return replace(answer, is_open=answer.answers)
     safe = server.reach is Reach.LOOPBACK or (server.is_encrypted and not settings.api.tls_insecure_skip_verify)
     credentials = authorization(secret)["Authorization"] if secret else _credentials(settings)
     if not (safe and credentials):
         return Server(url, reach=server.reach, answers=True)
-    with httpx.Client(
-        verify=_trusted(server, settings), timeout=ASK_SECONDS, headers={"Authorization": credentials}
-    ) as ours:
-        told = _told(_get(ours, url, "/admin/settings"))
-        return _answered(ours, server, told if isinstance(told, dict) else {}, is_open=False)
+    headers, verify = {"Authorization": credentials}, _trusted(server, settings)
+    with httpx.Client(verify=verify, timeout=ASK_SECONDS, headers=headers) as ours:
+        return replace(_asked(server, ours), answers=True)
 
 
 def value_at(content: Any, path: str) -> Any:
@@ -101,10 +96,10 @@ def value_at(content: Any, path: str) -> Any:
 def reach(host: str) -> Reach:
     """Return from where a host can be reached, by the most exposed of its addresses. An unknown host counts as public."""
     try:
-        found = {entry[4][0] for entry in socket.getaddrinfo(host, None)} if host else set()
+        entries = socket.getaddrinfo(host, None) if host else []
     except (OSError, UnicodeError):
-        found = set()
-    addresses = [ipaddress.ip_address(str(address).partition("%")[0]) for address in found]
+        entries = []
+    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in entries]
     if addresses and all(address.is_loopback for address in addresses):
         return Reach.LOOPBACK
     # 0.0.0.0 stands for all addresses of the machine.
@@ -113,35 +108,31 @@ def reach(host: str) -> Reach:
     return Reach.FAR
 
 
-def _answered(client: httpx.Client, server: Server, told: Mapping[str, Any], *, is_open: bool) -> Server:
-    version = _told(_get(client, server.url, "/admin/version"))
-    storage = _told(_get(client, server.url, "/admin/storage"))
-    return Server(
-        server.url,
-        reach=server.reach,
+def _asked(server: Server, client: httpx.Client) -> Server:
+    """Return a server with what it tells a client. A login page tells nothing."""
+    answers, settings = _read(client, f"{server.url}/admin/settings")
+    if not isinstance(settings, dict):
+        return replace(server, answers=answers)
+    (_, version), (_, storage) = (_read(client, f"{server.url}/admin/{name}") for name in ("version", "storage"))
+    return replace(
+        server,
         answers=True,
-        is_open=is_open,
         version=version if isinstance(version, str) else None,
-        settings=told,
+        settings=settings,
         has_result_storage=isinstance(storage, dict) and bool(storage.get("default_result_storage_block_id")),
     )
 
 
-def _get(client: httpx.Client, url: str, path: str) -> httpx.Response | None:
+def _read(client: httpx.Client, url: str) -> tuple[bool, Any]:
+    """Return whether there is an answer, and its JSON; None if it is an error, a login page, or missing."""
     try:
-        return client.get(f"{url}{path}")
+        answer = client.get(url)
     except (httpx.HTTPError, httpx.InvalidURL):
-        return None
-
-
-def _told(answer: httpx.Response | None) -> Any:
-    """Return the JSON of an answer, or None if it is an error, a login page, or missing."""
-    if answer is None or answer.status_code != httpx.codes.OK:
-        return None
+        return False, None
     try:
-        return answer.json()
+        return True, answer.json() if answer.status_code == httpx.codes.OK else None
     except ValueError:
-        return None
+        return True, None
 
 
 def _trusted(server: Server, settings: "Settings") -> ssl.SSLContext | bool:
