@@ -8,7 +8,7 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy import types as sql
 from sqlalchemy.dialects import postgresql
 
-from dpcore.starter.check_constraints import Facts, facts_of
+from dpcore.starter.check_constraints import Facts, facts_of, merged
 from dpcore.starter.description import Column, Description, Stored
 from dpcore.starter.metadata import chosen
 from dpcore.tables.sources.attempt import attempt
@@ -48,7 +48,7 @@ def _described(connection: Connection, url_env: str, table: str | None) -> Descr
         names = (*inspector.get_table_names(schema=in_schema), *inspector.get_view_names(schema=in_schema))
         tables |= {f"{in_schema}.{name}": (in_schema, name) for name in names}
     schema, name = chosen(tables, table, where=f"the database that {url_env} names")
-    facts = _constraints(inspector, connection.dialect.name, name, schema)
+    facts = merged(_constraints(inspector, connection.dialect.name, name, schema))
     keys = dict(_keys(inspector, name, schema))
     columns = [
         _column(column, facts.get(column["name"], {}), keys.get(column["name"], ""))
@@ -91,11 +91,9 @@ def _column(described: Any, facts: Facts, identifies: str) -> Column:
 
 def _keys(inspector: Any, name: str, schema: str | None) -> Iterator[tuple[str, str]]:
     """Yield the columns that alone identify a row, each with the reason."""
-    for unique in inspector.get_indexes(name, schema=schema):
-        if unique.get("unique") and len(unique["column_names"]) == 1 and unique["column_names"][0]:
-            yield unique["column_names"][0], "its values are unique"
-    for unique in inspector.get_unique_constraints(name, schema=schema):
-        if len(unique["column_names"]) == 1:
+    indexes = [index for index in inspector.get_indexes(name, schema=schema) if index.get("unique")]
+    for unique in (*indexes, *inspector.get_unique_constraints(name, schema=schema)):
+        if len(unique["column_names"]) == 1 and unique["column_names"][0]:  # an expression has no name
             yield unique["column_names"][0], "its values are unique"
     primary: Sequence[str] = inspector.get_pk_constraint(name, schema=schema).get("constrained_columns") or ()
     if len(primary) == 1:
@@ -104,19 +102,15 @@ def _keys(inspector: Any, name: str, schema: str | None) -> Iterator[tuple[str, 
 
 def _references(inspector: Any, name: str, schema: str | None) -> Iterator[tuple[str, str]]:
     for key in inspector.get_foreign_keys(name, schema=schema):
-        for column, other in zip(key["constrained_columns"], key["referred_columns"], strict=False):
-            yield column, f"{key['referred_table']}.{other}"
+        for column, referred in zip(key["constrained_columns"], key["referred_columns"], strict=False):
+            yield column, f"{key['referred_table']}.{referred}"
 
 
-def _constraints(inspector: Any, dialect: str, name: str, schema: str | None) -> dict[str, Facts]:
-    """Return what the check constraints of a table and of its domains say about each column."""
-    constraints = [check["sqltext"] for check in inspector.get_check_constraints(name, schema=schema)]
-    by_column: dict[str, Facts] = {}
-    for by_name in (facts_of(text, dialect=dialect) for text in constraints):
-        by_column = {column: {**by_name.get(column, {}), **by_column.get(column, {})} for column in by_column | by_name}
+def _constraints(inspector: Any, dialect: str, name: str, schema: str | None) -> Iterator[tuple[str, Facts]]:
+    """Yield what the check constraints of a table and of its domains say about columns."""
+    for check in inspector.get_check_constraints(name, schema=schema):
+        yield from facts_of(check["sqltext"], dialect=dialect).items()
     for column in inspector.get_columns(name, schema=schema):
         if isinstance(column["type"], postgresql.DOMAIN) and column["type"].check is not None:
-            by_name = facts_of(str(column["type"].check), dialect=dialect)
-            facts = next(iter(by_name.values()), {})  # a domain has only its VALUE
-            by_column[column["name"]] = {**facts, **by_column.get(column["name"], {})}
-    return by_column
+            for facts in facts_of(str(column["type"].check), dialect=dialect).values():  # of its VALUE
+                yield column["name"], facts

@@ -1,6 +1,6 @@
 """Read ranges and lists of values from check constraints, such as `age BETWEEN 0 AND 120`. What is not understood is left out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sqlglot
@@ -31,11 +31,15 @@ def facts_of(constraint: str, *, dialect: str) -> dict[str, Facts]:
         parsed = sqlglot.parse_one(constraint, dialect="postgres" if dialect == "postgresql" else dialect)
     except (SqlglotError, ValueError, RecursionError):
         return {}
+    return merged(facts for part in _conjuncts(parsed) for facts in _facts(part))
+
+
+def merged(facts: Iterable[tuple[str, Facts]]) -> dict[str, Facts]:
+    """Return the facts about each column, without those that are None."""
     by_column: dict[str, Facts] = {}
-    for part in _conjuncts(parsed):
-        for column, facts in _facts(part):
-            known = {key: fact for key, fact in facts.items() if fact is not None}
-            by_column[column] = {**known, **by_column.get(column, {})}
+    for column, said in facts:
+        news = {key: fact for key, fact in said.items() if fact is not None}
+        by_column[column] = {**news, **by_column.get(column, {})}
     return by_column
 
 
@@ -84,11 +88,15 @@ def _comparison(node: exp.Binary) -> Iterator[tuple[str, Facts]]:
     yield column, {"minimum" if kind in {exp.GTE, exp.GT} else "maximum": bound}
 
 
-def _column(node: exp.Expr) -> str | None:
+def _bare(node: Any) -> Any:
+    """Return an expression without parentheses and casts around it."""
     node = node.unnest()
-    while isinstance(node, exp.Cast):
-        node = node.this.unnest()
-    return node.name if isinstance(node, exp.Column) else None
+    return _bare(node.this) if isinstance(node, exp.Cast) else node
+
+
+def _column(node: exp.Expr) -> str | None:
+    bare = _bare(node)
+    return bare.name if isinstance(bare, exp.Column) else None
 
 
 def _list(nodes: list[exp.Expr]) -> tuple[Value, ...] | None:
@@ -98,9 +106,7 @@ def _list(nodes: list[exp.Expr]) -> tuple[Value, ...] | None:
 
 def _literal(node: Any) -> Bound | None:
     """Return a literal's value: a number, or text; None for anything else."""
-    node = node.unnest()
-    while isinstance(node, exp.Cast):
-        node = node.this.unnest()
+    node = _bare(node)
     is_negative = isinstance(node, exp.Neg)
     if is_negative:
         node = node.this.unnest()
