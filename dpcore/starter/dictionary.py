@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import SpecError
-from dpcore.spec.document import Document
+from dpcore.spec.document import LARGEST_BYTES, Document
 from dpcore.starter.description import Column, Description, as_bound
 from dpcore.starter.metadata import Node, read_bytes
 from dpcore.starter.type_names import stored_as
 
-LARGEST_CSV = 1 << 20
 NAME = (
     "name",
     "column",
@@ -163,7 +162,7 @@ def _split(cell: str) -> list[str]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    content = read_bytes(path, limit=LARGEST_CSV)
+    content = read_bytes(path, limit=LARGEST_BYTES)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
