@@ -25,9 +25,9 @@ from dpcore.curator.gate import CountQuery, Gatekeeper
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection
-from dpcore.strategies.online import OnlineSession, Terms
-from dpcore.strategies.online.weights import DenseWeights, FactoredWeights
 from dpcore.tables.histogram import LocalHistogram
+from dpcore.textbook.online import OnlineSession, Terms
+from dpcore.textbook.online.weights import DenseWeights, FactoredWeights
 
 ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
 POOL = 64

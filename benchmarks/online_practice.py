@@ -20,8 +20,8 @@ from dpcore.curator.gate import CountQuery, Gatekeeper
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
 from dpcore.spec import load_spec
 from dpcore.strategies import strategy_for
-from dpcore.strategies.online import OnlineSession, Terms, fewest_rows, smallest_alpha
 from dpcore.tables.histogram import LocalHistogram
+from dpcore.textbook.online import OnlineSession, Terms, fewest_rows, smallest_alpha
 
 DELTA, BETA, QUERIES = 1e-9, 0.05, 1000
 USEFUL = 0.05

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dpcore.runs.steps import synthesize
     from dpcore.session.session import Session
     from dpcore.spec import json_schema, load_spec
-    from dpcore.steward.online import open_online
+    from dpcore.textbook.online.opening import open_online
 
 __all__ = [
     "Account",
@@ -47,7 +47,7 @@ _MODULES = {
     "ask": "dpcore.curator.ask",
     "json_schema": "dpcore.spec",
     "load_spec": "dpcore.spec",
-    "open_online": "dpcore.steward.online",
+    "open_online": "dpcore.textbook.online.opening",
     "open_release": "dpcore.answers.release",
     "open_series": "dpcore.answers.series",
     "sample": "dpcore.answers.sample",

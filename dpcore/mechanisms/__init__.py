@@ -1,10 +1,9 @@
 """The mechanisms, which turn private counts into noisy public ones. Each keeps its price separate from its draw."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.above_threshold import AboveThreshold
 from dpcore.mechanisms.bounded_mean import BoundedMean
 from dpcore.mechanisms.bounded_sum import BoundedSum
 from dpcore.mechanisms.counts_above import CountsAbove
@@ -18,7 +17,6 @@ from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
 from dpcore.mechanisms.noisy_quantiles import NoisyQuantiles
 from dpcore.mechanisms.noisy_value import NoisyValue
-from dpcore.mechanisms.randomized_response import RandomizedResponse
 from dpcore.mechanisms.rounded import RoundedGaussian, analytic_gaussian, classic_gaussian
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.mechanisms.top_categories import TopCategories
@@ -26,7 +24,6 @@ from dpcore.privacy.accounting import Currency
 
 __all__ = [
     "KINDS",
-    "AboveThreshold",
     "BoundedMean",
     "BoundedSum",
     "CountsAbove",
@@ -41,7 +38,6 @@ __all__ = [
     "NoisyHistogram",
     "NoisyQuantiles",
     "NoisyValue",
-    "RandomizedResponse",
     "ReportNoisyMax",
     "RoundedGaussian",
     "SparseVector",
@@ -70,8 +66,6 @@ KINDS = (
     ExponentialMechanism,
     ReportNoisyMax,
     SparseVector,
-    AboveThreshold,
-    RandomizedResponse,
     NoisyCount,
     NoisyValue,
     BoundedSum,
@@ -85,14 +79,14 @@ KINDS = (
 """All mechanisms that a ledger row may describe."""
 
 
-def from_description(description: Mapping[str, object]) -> Mechanism:
+def from_description(description: Mapping[str, object], *, kinds: Iterable[type[Any]] = KINDS) -> Mechanism:
     """Rebuild the mechanism that a ledger row describes, to recompute its price.
 
     >>> row = {"name": "discrete-laplace", "scale": "2.0", "l1": 1, "l2_squared": 1, "linf": 1}
     >>> from_description(row).price(Currency.PURE)
     500000000000
     """
-    for kind in KINDS:
+    for kind in kinds:
         if description.get("name") == kind.name:
             mechanism: Mechanism = kind.from_description(description)
             if mechanism.describe() != dict(description):

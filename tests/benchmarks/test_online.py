@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from benchmarks import online
-from dpcore.strategies.online import bounds, session
-from dpcore.strategies.online.weights import DenseWeights
+from dpcore.textbook.online import bounds, session
+from dpcore.textbook.online.weights import DenseWeights
 
 # All answers of all sessions here are within alpha, but with probability 6 x 1e-8
 SURE = replace(online.SETTINGS[0], shape=(3, 4), rows=900_000, beta=1e-8)

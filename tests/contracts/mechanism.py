@@ -11,7 +11,7 @@ import pytest
 
 from dpcore.audit import Tally, bounds, chi_square_p
 from dpcore.errors import UsageError
-from dpcore.mechanisms import from_description
+from dpcore.mechanisms import KINDS, from_description
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Sensitivity
@@ -62,6 +62,7 @@ class MechanismContract:
     kind: ClassVar[Any]
     sensitivity: ClassVar[Any]
     currencies: ClassVar[tuple[Currency, ...]]
+    kinds: ClassVar[tuple[type[Any], ...]] = KINDS
     less_noise: ClassVar[tuple[str, float]]
     """The parameter that sets the noise, and the direction in which there is less of it."""
 
@@ -99,7 +100,7 @@ class MechanismContract:
     def test_a_description_survives_json_and_is_priced_the_same(self, amount):
         for currency in self.currencies:
             mechanism = self.bought(amount, currency)
-            read_back = from_description(json.loads(json.dumps(mechanism.describe())))
+            read_back = from_description(json.loads(json.dumps(mechanism.describe())), kinds=self.kinds)
             assert read_back == mechanism
             assert read_back.price(currency) == mechanism.price(currency)
 
@@ -107,11 +108,13 @@ class MechanismContract:
         description = self.bought(10**11, self.currencies[0]).describe()
         for key in description:
             with pytest.raises(UsageError):
-                from_description({**description, key: None})
+                from_description({**description, key: None}, kinds=self.kinds)
             with pytest.raises(UsageError):
-                from_description({other: value for other, value in description.items() if other != key})
+                from_description(
+                    {other: value for other, value in description.items() if other != key}, kinds=self.kinds
+                )
         with pytest.raises(UsageError, match="does not match its parameters"):
-            from_description({**description, "seed": 1})
+            from_description({**description, "seed": 1}, kinds=self.kinds)
 
     def test_a_mechanism_does_not_change(self):
         mechanism = self.bought(10**11, self.currencies[0])

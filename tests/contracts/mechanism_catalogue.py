@@ -1,4 +1,4 @@
-"""Every mechanism of dpcore.mechanisms, with parameters that are fine and one way to draw from it many times over."""
+"""Every mechanism of dpcore.mechanisms and dpcore.textbook, with parameters that are fine and one way to draw from it many times over."""
 
 import importlib
 import inspect
@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 import dpcore.mechanisms
+import dpcore.textbook
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Flavour, RoundedGaussian
-from dpcore.mechanisms.above_threshold import AboveThreshold
 from dpcore.mechanisms.bounded_mean import BoundedMean
 from dpcore.mechanisms.bounded_sum import BoundedSum
 from dpcore.mechanisms.counts_above import CountsAbove
@@ -24,10 +24,11 @@ from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
 from dpcore.mechanisms.noisy_quantiles import NoisyQuantiles
 from dpcore.mechanisms.noisy_value import NoisyValue
-from dpcore.mechanisms.randomized_response import RandomizedResponse
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.mechanisms.top_categories import TopCategories
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
+from dpcore.textbook.above_threshold import AboveThreshold
+from dpcore.textbook.randomized_response import RandomizedResponse
 from dpcore.universe import Boolean, Integer, Universe
 
 ROWS = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
@@ -200,11 +201,16 @@ CATALOGUE: dict[str, Entry] = {
 
 
 def every_kind() -> set[Any]:
-    """Find each class of the package that has a price and a description, whether it is offered or not."""
+    """Find each class of the packages that has a price and a description, whether it is offered or not."""
     found = set()
-    for module in pkgutil.walk_packages(dpcore.mechanisms.__path__, "dpcore.mechanisms."):
-        for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-            own = kind.__module__.startswith("dpcore.mechanisms.")
+    modules = [
+        module.name
+        for package in (dpcore.mechanisms, dpcore.textbook)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
+    for module in modules:
+        for _, kind in inspect.getmembers(importlib.import_module(module), inspect.isclass):
+            own = kind.__module__.startswith(("dpcore.mechanisms.", "dpcore.textbook."))
             if own and isinstance(kind.__dict__.get("name"), str) and hasattr(kind, "price"):
                 found.add(kind)
     return found

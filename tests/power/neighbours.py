@@ -227,10 +227,9 @@ REACH: Mapping[str, Reach] = {
     ),
     "exponential": lambda each, moved: _one_by_one(each.sensitivity, moved, monotone=False),
     **dict.fromkeys(
-        ("report-noisy-max", "sparse-vector", "above-threshold"),
+        ("report-noisy-max", "sparse-vector"),
         lambda each, moved: _one_by_one(each.sensitivity, moved, monotone=each.monotone),
     ),
-    "randomized-response": lambda each, moved: np.count_nonzero(moved) / each.protection.rows_per_unit,
     "noisy-value": lambda each, moved: float(np.abs(moved).max() / float(each.moves_by)),
     "bounded-mean": _of_mean,
     **dict.fromkeys(

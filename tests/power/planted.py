@@ -13,10 +13,10 @@ import pytest
 
 import dpcore.curator.curator
 import dpcore.mechanisms.bounded_sum
-import dpcore.strategies.online.session
 import dpcore.tables.cluster.work
 import dpcore.tables.ingest.coding
 import dpcore.tables.ingest.records
+import dpcore.textbook.online.session
 from dpcore.audit.planted import Variant
 from dpcore.comparison import figures
 from dpcore.curator.curator import Curator
@@ -34,13 +34,13 @@ from dpcore.runs.synthesis import Synthesis
 from dpcore.session.session import Session
 from dpcore.session.table import SessionTable
 from dpcore.strategies.earlier import Earlier
-from dpcore.strategies.online import bounds
 from dpcore.tables.ingest.bounding import bound
 from dpcore.tables.ingest.coded import Coded
 from dpcore.tables.ingest.fates import Fates
 from dpcore.tables.ingest.violations import _OrderRule, _SumRule
 from dpcore.tables.ingest.window import Window
 from dpcore.tables.sources.query import Query
+from dpcore.textbook.online import bounds
 from tests.catalogue import everybody
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -193,13 +193,13 @@ def exact_counts_bought(patch: pytest.MonkeyPatch) -> None:
 
 
 def gates_recorded_with_true_counts(patch: pytest.MonkeyPatch) -> None:
-    session = dpcore.strategies.online.session
+    session = dpcore.textbook.online.session
     expected = session.expected_rows
     patch.setattr(session, "expected_rows", lambda weights, query: expected(weights, query) + true_rows())
 
 
 def gates_recorded_with_the_parity_of_rows(patch: pytest.MonkeyPatch) -> None:
-    session = dpcore.strategies.online.session
+    session = dpcore.textbook.online.session
     expected = session.expected_rows
     patch.setattr(session, "expected_rows", lambda weights, query: expected(weights, query) + true_rows() % 2)
 

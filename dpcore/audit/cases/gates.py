@@ -16,8 +16,8 @@ from dpcore.audit.made_up import ROW, temporary_account
 from dpcore.curator.gate import CountQuery, Gate, Gatekeeper
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.strategies.online import OnlineSession, Terms
 from dpcore.tables.histogram import Histogram, LocalHistogram
+from dpcore.textbook.online import OnlineSession, Terms
 
 EPSILON = 4.0
 DRAWS, MORE_DRAWS, FEWER_DRAWS = 12_000, 30_000, 4_000

@@ -9,9 +9,9 @@ from dpcore.audit.case import Bug, Case
 from dpcore.audit.cases.outputs import noisy, once
 from dpcore.audit.checks import DistributionCheck, Draw, EventCheck, StreamCheck
 from dpcore.audit.events import Outcomes
-from dpcore.mechanisms.randomized_response import RandomizedResponse
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.textbook.randomized_response import RandomizedResponse
 
 DRAWS = 400_000
 DISTRIBUTION_DRAWS = 1_000_000

@@ -12,10 +12,10 @@ from dpcore.audit.case import Bug, Case
 from dpcore.audit.cases.outputs import once
 from dpcore.audit.checks import DistributionCheck, Draw, EventCheck, StreamCheck
 from dpcore.audit.events import Outcomes
-from dpcore.mechanisms.above_threshold import AboveThreshold
 from dpcore.mechanisms.sessions import Session
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
+from dpcore.textbook.above_threshold import AboveThreshold
 
 EPSILON = 4.0
 LESS = 2.0

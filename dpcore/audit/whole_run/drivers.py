@@ -20,8 +20,8 @@ from dpcore.runs.synthesis import Synthesis
 from dpcore.session.session import Session
 from dpcore.spec import load_spec
 from dpcore.spec.engine import EngineSpec
-from dpcore.steward.online import open_online
 from dpcore.tables.cluster.connecting import private_connection
+from dpcore.textbook.online.opening import open_online
 
 if TYPE_CHECKING:
     from distributed import Client

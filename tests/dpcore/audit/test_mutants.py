@@ -14,10 +14,10 @@ from dpcore.mechanisms.bounded_mean import BoundedMean
 from dpcore.mechanisms.currency_noise import one_number
 from dpcore.mechanisms.noisy_count import NoisyCount
 from dpcore.mechanisms.noisy_max import ReportNoisyMax
-from dpcore.mechanisms.randomized_response import RandomizedResponse
 from dpcore.mechanisms.sampling import wide
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection, Sensitivity
+from dpcore.textbook.randomized_response import RandomizedResponse
 
 ENOUGH = 0.5
 """Of the draws: a fault is noticed with fewer than the audit makes."""

@@ -126,7 +126,7 @@ def test_every_reason_is_for_a_feature_and_every_place_that_spends_is_a_verb() -
         "dpcore/starter/charged_look.py",  # init
         "dpcore/session/opening.py",  # session
         "dpcore/session/publishing.py",  # session
-        "dpcore/runs/online.py",  # online
+        "dpcore/textbook/online/opening.py",  # online
         "dpcore/curator/ask.py",  # ask
         "dpcore/comparison/figures.py",  # report
     }

@@ -13,10 +13,10 @@ import pytest
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms import sessions
-from dpcore.mechanisms.above_threshold import AboveThreshold
 from dpcore.mechanisms.sampling import entropy
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, pure_gdp, pure_zcdp, spend_amount
+from dpcore.textbook.above_threshold import AboveThreshold
 from tests.contracts.mechanism import MechanismContract, chi_square_p, epsilon_at_least, recorded_words
 from tests.dpcore.mechanisms.broken_sparse_vectors import BROKEN, PRIVATE, Exhibit, Form
 
@@ -35,6 +35,7 @@ class TestSparseVector(MechanismContract):
 
 class TestAboveThreshold(MechanismContract):
     kind = AboveThreshold
+    kinds = (AboveThreshold,)
     currencies = CURRENCIES
     less_noise = ("epsilon", math.inf)
 

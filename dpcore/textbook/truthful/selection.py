@@ -7,11 +7,11 @@ from fractions import Fraction
 from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism, Flavour
 from dpcore.privacy.accounting.rounding import positive, real, rounded_up
-from dpcore.truthful.bounds import Bound, gain_bound
-from dpcore.truthful.exact import Exact
-from dpcore.truthful.gains import Utilities, largest_gain
-from dpcore.truthful.game import Decision, Game, Profile
-from dpcore.truthful.scoring import Quality, QualityScoring, Scoring, WelfareScoring
+from dpcore.textbook.truthful.bounds import Bound, gain_bound
+from dpcore.textbook.truthful.exact import Exact
+from dpcore.textbook.truthful.gains import Utilities, largest_gain
+from dpcore.textbook.truthful.game import Decision, Game, Profile
+from dpcore.textbook.truthful.scoring import Quality, QualityScoring, Scoring, WelfareScoring
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

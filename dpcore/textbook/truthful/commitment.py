@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.mechanisms.sampling import uniform
-from dpcore.truthful.exact import Exact
-from dpcore.truthful.gains import Utilities
-from dpcore.truthful.game import Decision, Game, Payoffs, Profile
+from dpcore.textbook.truthful.exact import Exact
+from dpcore.textbook.truthful.gains import Utilities
+from dpcore.textbook.truthful.game import Decision, Game, Payoffs, Profile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Gap:
 def gap(game: Game) -> Gap:
     """Return the exact gap of a game. A game in which nobody can lie has gap 1.
 
-    >>> from dpcore.truthful.game import facility_game
+    >>> from dpcore.textbook.truthful.game import facility_game
     >>> gap(facility_game(players=3, places=5))
     Gap(gamma=Fraction(1, 4), outcomes=10)
     """

@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.randomized_response import RandomizedResponse
 from dpcore.mechanisms.sampling import coins, entropy
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, pure_gdp, pure_zcdp
 from dpcore.privacy.accounting.rounding import as_real, real
 from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.textbook.randomized_response import RandomizedResponse
 from tests.contracts.mechanism import AT_LEAST, MechanismContract, chi_square_p, recorded_words
 
 CURRENCIES = (Currency.PURE, Currency.ZCDP, Currency.GDP)
@@ -24,6 +24,7 @@ CASES = list(itertools.product([1e-9, 0.1, 1.0, 3.0, 12.0], [2, 3, 10, 1000]))
 
 class TestRandomizedResponse(MechanismContract):
     kind = RandomizedResponse
+    kinds = (RandomizedResponse,)
     currencies = CURRENCIES
     less_noise = ("epsilon", math.inf)
 

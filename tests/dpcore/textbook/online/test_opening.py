@@ -16,9 +16,9 @@ from dpcore.mechanisms.sampling import entropy
 from dpcore.places import places_of_spec, using
 from dpcore.privacy.accounting import Currency
 from dpcore.steward.approvals import require_approval
-from dpcore.steward.online import open_online
 from dpcore.steward.verify import verify_ledger
 from dpcore.tables.ingest.fingerprint import KEY_NAME, fingerprint_key
+from dpcore.textbook.online.opening import open_online
 from tests.conftest import Workspace, visits
 
 PROMISE: dict[str, Any] = {"alpha": 0.25, "beta": 1e-8, "queries": 50, "rows": 2000}

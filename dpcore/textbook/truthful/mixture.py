@@ -8,12 +8,12 @@ from fractions import Fraction
 from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism
 from dpcore.mechanisms.sampling import coins
-from dpcore.truthful.bounds import Bound
-from dpcore.truthful.commitment import Commitment, Gap, gap
-from dpcore.truthful.exact import Exact
-from dpcore.truthful.gains import Utilities
-from dpcore.truthful.game import Decision, Game, Profile
-from dpcore.truthful.selection import PrivateSelection
+from dpcore.textbook.truthful.bounds import Bound
+from dpcore.textbook.truthful.commitment import Commitment, Gap, gap
+from dpcore.textbook.truthful.exact import Exact
+from dpcore.textbook.truthful.gains import Utilities
+from dpcore.textbook.truthful.game import Decision, Game, Profile
+from dpcore.textbook.truthful.selection import PrivateSelection
 
 _WEIGHT_BITS = 64
 """The weight is a multiple of 2^-64, at least one step above the required one. Each step costs every lie 2^-64 gamma / outcomes. The

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
-from dpcore.truthful.exact import Exact
-from dpcore.truthful.game import Game, Profile
+from dpcore.textbook.truthful.exact import Exact
+from dpcore.textbook.truthful.game import Game, Profile
 
 Utilities = tuple[tuple[Exact, ...], ...]
 """The expected utility of each player, for each type that may be its true one."""
@@ -63,7 +63,7 @@ class Gain:
 def gains(rule: Rule) -> Iterator[Gain]:
     """Yield the gain of every lie of a single player. Coalitions have their own bound.
 
-    >>> from dpcore.truthful import PrivateSelection, facility_game
+    >>> from dpcore.textbook.truthful import PrivateSelection, facility_game
     >>> selection = PrivateSelection(game=facility_game(players=2, places=3), epsilon=0.5)
     >>> lies = list(gains(selection))
     >>> len(lies), any(lie.amount > Exact.of(0) for lie in lies)

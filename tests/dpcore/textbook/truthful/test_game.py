@@ -6,8 +6,8 @@ from fractions import Fraction
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.truthful import Game, Player, facility_game, gap
-from tests.dpcore.truthful.games import random_game, temptation
+from dpcore.textbook.truthful import Game, Player, facility_game, gap
+from tests.dpcore.textbook.truthful.games import random_game, temptation
 
 
 def flat(*_: object) -> int:

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting.rounding import positive
-from dpcore.truthful.exact import Exact
+from dpcore.textbook.truthful.exact import Exact
 
 
 class Bound(StrEnum):

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.errors import UsageError
-from dpcore.truthful.exact import Exact
-from dpcore.truthful.game import Game, Profile
-from dpcore.truthful.mixture import TruthfulMixture
-from dpcore.truthful.selection import PrivateSelection
+from dpcore.textbook.truthful.exact import Exact
+from dpcore.textbook.truthful.game import Game, Profile
+from dpcore.textbook.truthful.mixture import TruthfulMixture
+from dpcore.textbook.truthful.selection import PrivateSelection
 
 
 @dataclass(frozen=True, kw_only=True)

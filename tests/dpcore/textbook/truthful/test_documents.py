@@ -5,7 +5,7 @@ import io
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "mechanism-design.md"
+PAGE = Path(__file__).parents[4] / "docs" / "explanation" / "mechanism-design.md"
 
 
 def blocks(language: str) -> list[str]:

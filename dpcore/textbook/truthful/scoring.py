@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import UsageError
-from dpcore.truthful.game import Game, Payoffs, Profile
+from dpcore.textbook.truthful.game import Game, Payoffs, Profile
 
 FINEST_GRID = 1_000_000
 """The maximum number of steps per unit of quality. Most games need fewer to represent every score exactly."""

@@ -8,7 +8,7 @@ import pytest
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting.rounding import real
-from dpcore.truthful import Exact
+from dpcore.textbook.truthful import Exact
 
 TANH = Exact.ratio({0: 1, 1: -1}, {0: 1, 1: 1})
 

@@ -5,8 +5,8 @@ import pytest
 
 from dpcore.curator.gate import CountQuery
 from dpcore.errors import UsageError
-from dpcore.strategies.online import weights
-from dpcore.strategies.online.weights import DenseWeights, FactoredWeights, expected_rows, weights_for
+from dpcore.textbook.online import weights
+from dpcore.textbook.online.weights import DenseWeights, FactoredWeights, expected_rows, weights_for
 
 SHAPE = (2, 3, 4)
 

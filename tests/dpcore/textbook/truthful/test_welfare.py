@@ -5,8 +5,17 @@ from fractions import Fraction
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.truthful import Bound, Exact, Game, Player, PrivateSelection, TruthfulMixture, facility_game, welfare
-from tests.dpcore.truthful.games import punishing_games, shouting, temptation
+from dpcore.textbook.truthful import (
+    Bound,
+    Exact,
+    Game,
+    Player,
+    PrivateSelection,
+    TruthfulMixture,
+    facility_game,
+    welfare,
+)
+from tests.dpcore.textbook.truthful.games import punishing_games, shouting, temptation
 
 PUNISHING = punishing_games(8)
 

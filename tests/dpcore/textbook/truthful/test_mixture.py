@@ -8,7 +8,7 @@ import pytest
 from dpcore.errors import UsageError
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency
-from dpcore.truthful import (
+from dpcore.textbook.truthful import (
     Bound,
     Commitment,
     Exact,
@@ -22,9 +22,9 @@ from dpcore.truthful import (
     gap,
     largest_gain,
 )
-from dpcore.truthful.mixture import weight_for
+from dpcore.textbook.truthful.mixture import weight_for
 from tests.contracts.mechanism import chi_square_p
-from tests.dpcore.truthful.games import ZERO, Weighed, punishing_games, shouting, temptation
+from tests.dpcore.textbook.truthful.games import ZERO, Weighed, punishing_games, shouting, temptation
 
 HALF, STEP = Fraction(1, 2), Fraction(1, 2**64)
 PUNISHING = punishing_games(12)

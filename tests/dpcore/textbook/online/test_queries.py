@@ -5,7 +5,7 @@ import pytest
 
 from dpcore.answers.sql import QueryError
 from dpcore.curator.gate import CountQuery
-from dpcore.strategies.online import count_query
+from dpcore.textbook.online import count_query
 from dpcore.universe import Boolean, Categorical, Integer, Universe
 
 UNIVERSE = Universe(

@@ -10,9 +10,19 @@ import pytest
 from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism, Flavour
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.truthful import Bound, Exact, Game, Player, PrivateSelection, facility_game, gain_bound, gains, largest_gain
+from dpcore.textbook.truthful import (
+    Bound,
+    Exact,
+    Game,
+    Player,
+    PrivateSelection,
+    facility_game,
+    gain_bound,
+    gains,
+    largest_gain,
+)
 from tests.contracts.mechanism import chi_square_p
-from tests.dpcore.truthful.games import ZERO, Best, random_game, shouting, temptation
+from tests.dpcore.textbook.truthful.games import ZERO, Best, random_game, shouting, temptation
 
 THEOREMS = (Bound.SEED, Bound.RATIO, Bound.PURE, Bound.RANGE)
 HALF = Fraction(1, 2)

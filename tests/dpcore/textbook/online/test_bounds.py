@@ -12,7 +12,7 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
-from dpcore.strategies.online.bounds import (
+from dpcore.textbook.online.bounds import (
     TOTAL_SHARE,
     Terms,
     bounds_for,

@@ -5,8 +5,8 @@ import random
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.truthful import Exact, Game, Player, gap
-from dpcore.truthful.mixture import mixed
+from dpcore.textbook.truthful import Exact, Game, Player, gap
+from dpcore.textbook.truthful.mixture import mixed
 
 ZERO = Exact.of(0)
 

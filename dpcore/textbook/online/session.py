@@ -18,8 +18,8 @@ from dpcore.errors import BudgetRefused, LedgerDamaged, UsageError
 from dpcore.ledger import Ledger, Operation
 from dpcore.marginals.measurements import Measurement
 from dpcore.models import Model
-from dpcore.strategies.online.bounds import Bounds, Terms, bounds_for
-from dpcore.strategies.online.weights import PublicWeights, expected_rows, weights_for
+from dpcore.textbook.online.bounds import Bounds, Terms, bounds_for
+from dpcore.textbook.online.weights import PublicWeights, expected_rows, weights_for
 
 TOTAL = "total"
 _EVERYTHING = CountQuery((), np.array(True))  # noqa: FBT003  the only cell of a marginal without columns
