@@ -1,7 +1,7 @@
 """`dpflow ledger theorems`: compose an account's operations under each theorem, and compare with what its cap promises.
 
 The prices in a ledger are chosen adaptively. Of the sums over the operations so far, only the sum of pure epsilons is valid then; see
-`accounting.history`.
+`textbook.theorems.history`.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from dpcore.errors import UsageError
 from dpcore.ledger import Account, EventKind, Ledger, open_ledger
 from dpcore.ledger.events import read_body
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, from_description
-from dpcore.privacy.accounting import (
-    AMOUNT_OF_ONE,
-    Cap,
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency
+from dpcore.reporting.formatting import at_most, several_blocks, stated, step_of, up
+from dpcore.reporting.overview import AccountOverview, overview
+from dpcore.textbook.theorems import (
     Comparison,
-    Currency,
     Finding,
     LossDistribution,
     Step,
@@ -32,8 +32,6 @@ from dpcore.privacy.accounting import (
     compare_theorems,
     discrete_gaussian_losses,
 )
-from dpcore.reporting.formatting import at_most, several_blocks, stated, step_of, up
-from dpcore.reporting.overview import AccountOverview, overview
 
 ABOUT = "compose everything charged so far under each theorem, and show what the cap promises and the smallest valid epsilon"
 _WIDEST = 1e5

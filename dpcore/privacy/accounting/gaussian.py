@@ -1,4 +1,4 @@
-"""Convert mu-GDP to (epsilon, delta) and back, and to pure epsilon.
+"""Convert mu-GDP to (epsilon, delta) and back, and to pure epsilon; and the sigma of Gaussian noise for (epsilon, delta).
 
 A mechanism is mu-GDP if its outputs on neighbours are at least as hard to tell apart as N(0, 1) and N(mu, 1). It is then
 (epsilon, delta)-DP for every epsilon, with
@@ -90,6 +90,47 @@ def epsilon_to_gdp(epsilon: Fraction | float, *, delta: Fraction | float) -> flo
 def gdp_to_pure(mu_squared: Fraction | float) -> float:
     """Return the largest epsilon for which every epsilon-DP mechanism is mu-GDP, rounded down: the inverse of `pure_gdp`."""
     return rounded_down(log_odds(_mu(mu_squared) / 2))
+
+
+def analytic_gaussian_sigma(
+    epsilon: Fraction | float, *, delta: Fraction | float, l2_squared: Fraction | float
+) -> float:
+    """Return the least sigma of continuous Gaussian noise that satisfies (epsilon, delta), rounded up by at most 1e-12 of it.
+
+    Assumptions:
+        Continuous noise, or post-processing of counts with such noise. Not for the discrete Gaussian, whose profile is above.
+
+    Reference:
+        Balle and Wang 2018, Thm. 8 of arXiv:1805.06530v2.
+
+    >>> 3.7306316348159 < analytic_gaussian_sigma(1.0, delta=1e-5, l2_squared=1) < 3.73063163483
+    True
+    """
+    squared = positive(l2_squared, what="an L2 sensitivity", smallest=Fraction(1, 10**30), largest=1e30)
+    return rounded_up(real.sqrt(as_real(squared) / as_real(epsilon_to_gdp(epsilon, delta=delta))))
+
+
+def classic_gaussian_sigma(
+    epsilon: Fraction | float, *, delta: Fraction | float, l2_squared: Fraction | float
+) -> float:
+    """Return the sigma of the classic bound, l2 sqrt(2 ln(1.25 / delta)) / epsilon, rounded up.
+
+    Assumptions:
+        An epsilon below 1; larger ones are rejected, because the bound is not proved for them and is wrong for large ones.
+        Continuous noise.
+
+    Reference:
+        Dwork and Roth 2014, Thm. A.1.
+    """
+    exact = positive(epsilon, what="epsilon", smallest=Fraction(1e-12))
+    if exact >= 1:
+        raise UsageError(
+            "the classic Gaussian bound holds for an epsilon below 1 only; use analytic_gaussian, which holds for any"
+        )
+    squared = positive(l2_squared, what="an L2 sensitivity", smallest=Fraction(1, 10**30), largest=1e30)
+    return rounded_up(
+        real.sqrt(2 * as_real(squared) * real.ln(as_real(Fraction(5, 4) / below_one(delta)))) / as_real(exact)
+    )
 
 
 def _mu(mu_squared: Fraction | float) -> Any:

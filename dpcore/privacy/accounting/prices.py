@@ -25,17 +25,6 @@ def pure_zcdp(epsilon: Fraction | float) -> float:
     return rounded_up(exact * real.tanh(exact / 2))
 
 
-def laplace_zcdp(epsilon: Fraction | float) -> float:
-    """Return the rho of continuous Laplace noise at sensitivity / scale = epsilon: epsilon + e^-epsilon - 1.
-
-    It does not hold for discrete noise, which costs more (`discrete_laplace_zcdp`).
-
-    Reference: Harrison and Manurangsi 2025.
-    """
-    exact = as_real(_epsilon(epsilon))
-    return rounded_up(exact + real.exp(-exact) - 1)
-
-
 def discrete_laplace_zcdp(scale: Fraction | float, *, l1: int, linf: int) -> float:
     """Return the rho of discrete Laplace noise on whole counts that move by at most `l1` in all and `linf` each.
 

@@ -1,6 +1,6 @@
 """The (epsilon, delta) that a cap promises: the one place where an amount becomes a statement about privacy.
 
-A privacy filter promises the epsilon of its cap, not of the amount spent so far (`accounting.history` explains why). There are two kinds:
+A privacy filter promises the epsilon of its cap, not of the amount spent so far (`textbook.theorems.history` explains why). There are two kinds:
 
 - **A cap fixed before the first draw.** The reservation of a run is one, and so is the cap of an account that was never raised. It
   promises `epsilon_of(cap)` at delta.
@@ -25,8 +25,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting.amounts import AMOUNT_OF_ONE, Currency, checked_amount
-from dpcore.privacy.accounting.budgets import amount_of_group, epsilon_of
+from dpcore.privacy.accounting.amounts import AMOUNT_OF_ONE, Currency, amount_of_group, checked_amount, epsilon_of
 from dpcore.privacy.accounting.conversions import best_order, epsilon_at_order
 from dpcore.privacy.accounting.rounding import float_up
 

@@ -19,16 +19,9 @@ from dpcore.mechanisms import (
     Mechanism,
     RoundedGaussian,
 )
-from dpcore.privacy.accounting import (
-    AMOUNT_OF_ONE,
-    Cap,
-    Currency,
-    budget_of,
-    epsilon_of,
-    optimal_composition,
-    promise_of,
-)
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, budget_of, epsilon_of, promise_of
 from dpcore.privacy.protection import Sensitivity
+from dpcore.textbook.theorems import optimal_composition
 from tests.dpcore.cli.ledgers import dpflow, made_at_noon, opened
 
 ONE = Sensitivity(l1=1, l2_squared=1, linf=1)

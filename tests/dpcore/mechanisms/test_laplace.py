@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from dpcore.mechanisms import DiscreteLaplace
-from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, laplace_zcdp, pure_gdp, spend_amount
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, pure_gdp, spend_amount
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
+from dpcore.textbook.theorems import laplace_zcdp
 from tests.contracts.mechanism import NoiseContract
 
 

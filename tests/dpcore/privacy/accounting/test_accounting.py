@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import (
     AMOUNT_OF_ONE,
-    basic_composition,
     cap_amount,
     discrete_laplace_zcdp,
     epsilon_to_gdp,
@@ -24,16 +23,13 @@ from dpcore.privacy.accounting import (
     gdp_to_delta,
     gdp_to_epsilon,
     gdp_to_pure,
-    group_gdp,
-    group_pure,
-    group_zcdp,
-    laplace_zcdp,
     pure_gdp,
     pure_zcdp,
     spend_amount,
     zcdp_to_delta,
     zcdp_to_epsilon,
 )
+from dpcore.textbook.theorems import basic_composition, group_gdp, group_pure, group_zcdp, laplace_zcdp
 
 epsilons = st.floats(min_value=1e-4, max_value=30)
 rhos = st.floats(min_value=1e-5, max_value=50)

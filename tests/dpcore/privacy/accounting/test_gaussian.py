@@ -26,7 +26,7 @@ from dpcore.privacy.accounting import (
 )
 from dpcore.privacy.accounting.normal import log_odds, log_odds_quantile, newton
 from dpcore.privacy.accounting.rounding import real
-from tests.dpcore.privacy.accounting.test_vectors import VECTORS, family
+from tests.dpcore.textbook.theorems.test_vectors import VECTORS, family
 
 mp = mpmath.MPContext()
 mp.prec = 1200

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting import (
-    Currency,
+from dpcore.privacy.accounting import Currency, pure_gdp, pure_zcdp
+from dpcore.privacy.protection import Neighbours
+from dpcore.textbook.theorems import (
     Pair,
     advanced_composition,
     basic_composition,
@@ -21,10 +22,7 @@ from dpcore.privacy.accounting import (
     pair_zcdp,
     parallel_approximate,
     parallel_composition,
-    pure_gdp,
-    pure_zcdp,
 )
-from dpcore.privacy.protection import Neighbours
 
 epsilons = st.floats(min_value=1e-3, max_value=2)
 counts = st.integers(1, 60)

@@ -7,15 +7,15 @@ from enum import StrEnum
 from fractions import Fraction
 
 from dpcore.privacy.accounting.amounts import Currency
-from dpcore.privacy.accounting.composition import advanced_composition
 from dpcore.privacy.accounting.conversions import zcdp_to_epsilon
 from dpcore.privacy.accounting.gaussian import gdp_to_epsilon
-from dpcore.privacy.accounting.loss_sources import approximate_losses, gaussian_losses
-from dpcore.privacy.accounting.losses import compose_losses
-from dpcore.privacy.accounting.optimal import mixed_composition
 from dpcore.privacy.accounting.prices import pure_gdp
 from dpcore.privacy.accounting.rounding import float_up
-from dpcore.privacy.accounting.steps import Price, Step
+from dpcore.textbook.theorems.composition import advanced_composition
+from dpcore.textbook.theorems.loss_sources import approximate_losses, gaussian_losses
+from dpcore.textbook.theorems.losses import compose_losses
+from dpcore.textbook.theorems.optimal import mixed_composition
+from dpcore.textbook.theorems.steps import Price, Step
 
 _LEAST = 1e-12
 """The least epsilon that optimal composition accepts. A step that costs less is priced at it."""

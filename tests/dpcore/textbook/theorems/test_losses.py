@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting import (
+from dpcore.privacy.accounting import gdp_to_delta, gdp_to_epsilon
+from dpcore.textbook.theorems import (
     Pair,
     approximate_losses,
     compose_losses,
@@ -19,14 +20,12 @@ from dpcore.privacy.accounting import (
     discrete_gaussian_losses,
     discrete_laplace_losses,
     gaussian_losses,
-    gdp_to_delta,
-    gdp_to_epsilon,
     laplace_losses,
     optimal_composition_delta,
     pair_losses,
 )
-from dpcore.privacy.accounting import losses as grids
-from dpcore.privacy.accounting.losses import POINTS
+from dpcore.textbook.theorems import losses as grids
+from dpcore.textbook.theorems.losses import POINTS
 
 EPSILONS = [0.0, 1e-3, 0.1, 0.5, 1.0, 3.0]
 EVERY = {

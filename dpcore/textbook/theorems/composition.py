@@ -1,4 +1,4 @@
-"""Basic, advanced and parallel composition: what several mechanisms cost together.
+"""Basic, advanced and parallel composition, and group privacy: what several mechanisms cost together, or several units.
 
 Under basic and advanced composition the mechanisms may be chosen in the light of all earlier answers. They differ in the prices:
 basic composition also allows adaptive prices, as long as the sums stay within caps that were fixed in advance (Rogers, Roth,
@@ -10,6 +10,8 @@ most the largest price of a block. Replacing a unit removes it from one block an
 touched, and their prices add. The rule is the same for every amount that adds: epsilon, rho, mu^2 (McSherry 2009 for epsilon; for the
 others, the mechanisms on untouched blocks are post-processing of data that is the same on both sides). The mechanism that runs on a
 block, and its price, may depend on the answers of other blocks only if every block has its own filter.
+
+The bounds on groups hold for any mechanism and any group of that size. They follow from a chain of neighbours, one unit at a time.
 """
 
 import heapq
@@ -20,6 +22,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from dpcore.errors import UsageError
+from dpcore.privacy.accounting.amounts import checked_size
 from dpcore.privacy.accounting.rounding import as_real, below_one, float_up, positive, real, rounded_up
 from dpcore.privacy.protection import Neighbours
 
@@ -113,6 +116,45 @@ def parallel_approximate(parts: Parts, *, neighbours: Neighbours) -> tuple[Fract
     pairs = [(positive(epsilon, what="epsilon"), checked_delta(delta)) for epsilon, delta in parts]
     epsilon = _touched([epsilon for epsilon, _ in pairs], neighbours)
     return epsilon, min(_touched([delta for _, delta in pairs], neighbours), Fraction(1))
+
+
+def group_pure(epsilon: Fraction | float, *, size: int) -> Fraction:
+    """Return the epsilon that protects a group of `size` units together: size epsilon."""
+    return checked_size(size) * positive(epsilon, what="epsilon")
+
+
+def group_approximate(epsilon: Fraction | float, *, delta: Fraction | float, size: int) -> tuple[Fraction, float]:
+    """Return the (epsilon, delta) that protects a group of `size` units: (k e, d (e^(k e) - 1) / (e^e - 1)), rounded up.
+
+    Each of the k steps adds a delta, and multiplies the earlier ones by e^epsilon. The delta is capped at 1, which guarantees nothing.
+
+    Reference:
+        Dwork and Roth 2014, Def. 2.4, applied k times; their Thm. 2.2 is the case of delta 0.
+
+    >>> group_approximate(Fraction(1, 2), delta=0, size=3)
+    (Fraction(3, 2), 0.0)
+    """
+    units, exact, lost = checked_size(size), positive(epsilon, what="epsilon", largest=1e6), checked_delta(delta)
+    if lost == 0:
+        return units * exact, 0.0
+    growth = real.expm1(as_real(units * exact)) / real.expm1(as_real(exact))
+    return units * exact, min(rounded_up(min(as_real(lost) * growth, real.mpf(2))), 1.0)
+
+
+def group_zcdp(rho: Fraction | float, *, size: int) -> Fraction:
+    """Return the rho that protects a group of `size` units together: size^2 rho.
+
+    Reference: Bun and Steinke 2016, for the privacy of groups.
+    """
+    return checked_size(size) ** 2 * positive(rho, what="rho")
+
+
+def group_gdp(mu_squared: Fraction | float, *, size: int) -> Fraction:
+    """Return the mu^2 that protects a group of `size` units together: size^2 mu^2.
+
+    Reference: Dong, Roth and Su 2022, Thm. 3 of the journal's numbering.
+    """
+    return checked_size(size) ** 2 * positive(mu_squared, what="mu squared")
 
 
 def counted_prices(parts: Parts, *, largest: float = math.inf) -> Counter[tuple[Fraction, Fraction]]:

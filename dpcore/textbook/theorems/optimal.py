@@ -21,10 +21,10 @@ from itertools import islice
 from typing import Any
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting.composition import Parts, checked_delta, counted_prices
-from dpcore.privacy.accounting.loss_sources import approximate_losses
-from dpcore.privacy.accounting.losses import compose_losses
 from dpcore.privacy.accounting.rounding import as_real, below_one, float_up, positive, real, rounded_up
+from dpcore.textbook.theorems.composition import Parts, checked_delta, counted_prices
+from dpcore.textbook.theorems.loss_sources import approximate_losses
+from dpcore.textbook.theorems.losses import compose_losses
 
 _SMALLEST, _LARGEST = Fraction(1e-12), 50.0
 """The range of epsilon for which 400 bits leave enough digits after every subtraction. The float 1e-12 is a little below 10^-12."""

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting import (
+from dpcore.privacy.accounting.rounding import as_real
+from dpcore.textbook.theorems import (
     Pair,
     approximate_losses,
     mixed_composition,
@@ -18,7 +19,6 @@ from dpcore.privacy.accounting import (
     optimal_composition,
     optimal_composition_delta,
 )
-from dpcore.privacy.accounting.rounding import as_real
 
 HALF = Fraction(1, 2)
 

@@ -12,18 +12,15 @@ from scipy import stats
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import (
-    Pair,
     discrete_laplace_zcdp,
     exponential_gdp,
     exponential_zcdp,
     gdp_to_delta,
-    pair_gdp,
-    pair_losses,
-    pair_zcdp,
     pure_gdp,
     pure_zcdp,
     zcdp_to_delta,
 )
+from dpcore.textbook.theorems import Pair, pair_gdp, pair_losses, pair_zcdp
 
 COIN = Pair.of([Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)])
 UNEVEN = Pair.of([Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)], [Fraction(1, 10), Fraction(2, 5), Fraction(1, 2)])

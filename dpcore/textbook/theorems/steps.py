@@ -5,10 +5,10 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting.composition import checked_delta
-from dpcore.privacy.accounting.losses import LossDistribution
 from dpcore.privacy.accounting.prices import pure_gdp, pure_zcdp
 from dpcore.privacy.accounting.rounding import positive
+from dpcore.textbook.theorems.composition import checked_delta
+from dpcore.textbook.theorems.losses import LossDistribution
 
 Price: TypeAlias = tuple[Fraction, Fraction]
 """An epsilon and its delta."""

@@ -9,9 +9,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from dpcore.privacy.accounting.divergences import Pair
 from dpcore.privacy.accounting.normal import upper_quantile
 from dpcore.privacy.accounting.rounding import as_real, real, rounded_up
+from dpcore.textbook.theorems.divergences import Pair
 
 _CLOSE = real.mpf(10) ** -5
 """How far above the true value a rho may be, relatively."""

@@ -10,10 +10,10 @@ from fractions import Fraction
 import numpy as np
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting.composition import checked_delta
-from dpcore.privacy.accounting.divergences import Pair
-from dpcore.privacy.accounting.losses import POINTS, LossDistribution, Masses, on_grid, split
 from dpcore.privacy.accounting.rounding import as_real, float_up, positive, real
+from dpcore.textbook.theorems.composition import checked_delta
+from dpcore.textbook.theorems.divergences import Pair
+from dpcore.textbook.theorems.losses import POINTS, LossDistribution, Masses, on_grid, split
 
 _REACH = 11.5
 """Standard deviations at which normal noise is cut off."""

@@ -11,27 +11,29 @@ from typing import Any
 import pytest
 
 from dpcore.privacy.accounting import (
-    advanced_composition,
     analytic_gaussian_sigma,
-    approximate_losses,
-    basic_composition,
-    discrete_gaussian_delta,
     epsilon_to_zcdp,
     exponential_zcdp,
     gaussian_gdp,
-    gaussian_losses,
     gaussian_zcdp,
     gdp_to_delta,
     gdp_to_epsilon,
+    pure_zcdp,
+    zcdp_to_delta,
+    zcdp_to_epsilon,
+)
+from dpcore.textbook.theorems import (
+    advanced_composition,
+    approximate_losses,
+    basic_composition,
+    discrete_gaussian_delta,
+    gaussian_losses,
     group_approximate,
     group_zcdp,
     laplace_losses,
     laplace_zcdp,
     optimal_composition,
     optimal_composition_delta,
-    pure_zcdp,
-    zcdp_to_delta,
-    zcdp_to_epsilon,
 )
 
 PATH = Path(__file__).parents[3] / "vectors.json"

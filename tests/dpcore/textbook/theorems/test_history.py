@@ -12,8 +12,18 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting import (
     AMOUNT_OF_ONE,
     Cap,
-    Comparison,
     Currency,
+    budget_of,
+    epsilon_of,
+    gaussian_zcdp,
+    gdp_to_delta,
+    gdp_to_epsilon,
+    pure_zcdp,
+    spend_amount,
+    zcdp_to_epsilon,
+)
+from dpcore.textbook.theorems import (
+    Comparison,
     Finding,
     Step,
     Theorem,
@@ -21,12 +31,8 @@ from dpcore.privacy.accounting import (
     basic_composition,
     compare_theorems,
     discrete_gaussian_losses,
-    epsilon_of,
-    gdp_to_epsilon,
     laplace_losses,
     optimal_composition,
-    pure_zcdp,
-    zcdp_to_epsilon,
 )
 
 PURE = [Step(epsilon=0.05, delta=0, count=100), Step(epsilon=0.5, delta=0)]
@@ -292,3 +298,16 @@ def test_a_formula_without_its_logarithm_would_be_noticed():
     ours = epsilons([Step(rho=rho)], delta=delta)[Theorem.ZCDP]
     assert ours < rho + 2 * math.sqrt(rho * math.log(1 / delta)) * 0.95
     assert rho + 2 * math.sqrt(rho) < ours * 0.5
+
+
+def test_to_let_a_charge_pass_if_either_of_two_caps_does_breaks_the_promise_of_both():
+    """Both promise epsilon 1 at delta 1e-6; what passes by either is a thousand times above that delta."""
+    epsilon, delta = 1.0, 1e-6
+    (_, pure), (_, zcdp) = budget_of(epsilon, delta=0), budget_of(epsilon, delta=delta)
+    sigma = math.sqrt(AMOUNT_OF_ONE / (2 * zcdp)) * (1 + 1e-9)
+    assert spend_amount(epsilon) <= pure  # a response that the first cap lets through, and the second would not
+    assert spend_amount(pure_zcdp(epsilon)) > zcdp
+    assert spend_amount(gaussian_zcdp(l2_squared=1, sigma=sigma)) <= zcdp  # noise that has no pure price
+    true, mu_squared = math.e / (1 + math.e), 1 / sigma**2
+    lost = true * gdp_to_delta(mu_squared, epsilon=0) + (1 - true) * gdp_to_delta(mu_squared, epsilon=2 * epsilon)
+    assert lost > 1000 * delta

@@ -1,15 +1,13 @@
-"""The sigma of Gaussian noise that an (epsilon, delta) needs, and the delta of discrete Gaussian noise.
-
-The profile of continuous noise, delta as a function of epsilon, is `gaussian.gdp_to_delta` at mu^2 = l2^2 / sigma^2.
-"""
+"""Noise that no run draws: the price of continuous Laplace noise, and the exact profile of discrete Gaussian noise."""
 
 from fractions import Fraction
 from typing import Any
 
-from dpcore.errors import UsageError
-from dpcore.privacy.accounting.gaussian import epsilon_to_gdp
-from dpcore.privacy.accounting.groups import checked_size
-from dpcore.privacy.accounting.rounding import as_real, below_one, positive, real, rounded_up
+from dpcore.privacy.accounting.amounts import checked_size
+from dpcore.privacy.accounting.rounding import as_real, positive, real, rounded_up
+
+_LEAST, _MOST = Fraction(1, 10**30), 1e6
+"""The range of epsilon. Below, differences of nearly equal numbers lose their digits; no account goes above."""
 
 _SIGMAS = (Fraction(1, 100), 1e4)
 """The range of discrete sigmas whose profile is summed term by term."""
@@ -18,45 +16,15 @@ _BITS, _FINE = 512, 340
 """The bits of a term in such a sum; and the sum ends with a term that is 2^-340 of the first."""
 
 
-def analytic_gaussian_sigma(
-    epsilon: Fraction | float, *, delta: Fraction | float, l2_squared: Fraction | float
-) -> float:
-    """Return the least sigma of continuous Gaussian noise that satisfies (epsilon, delta), rounded up by at most 1e-12 of it.
+def laplace_zcdp(epsilon: Fraction | float) -> float:
+    """Return the rho of continuous Laplace noise at sensitivity / scale = epsilon: epsilon + e^-epsilon - 1.
 
-    Assumptions:
-        Continuous noise, or post-processing of counts with such noise. Not for the discrete Gaussian, whose profile is above.
+    It does not hold for discrete noise, which costs more (`discrete_laplace_zcdp`).
 
-    Reference:
-        Balle and Wang 2018, Thm. 8 of arXiv:1805.06530v2.
-
-    >>> 3.7306316348159 < analytic_gaussian_sigma(1.0, delta=1e-5, l2_squared=1) < 3.73063163483
-    True
+    Reference: Harrison and Manurangsi 2025.
     """
-    squared = positive(l2_squared, what="an L2 sensitivity", smallest=Fraction(1, 10**30), largest=1e30)
-    return rounded_up(real.sqrt(as_real(squared) / as_real(epsilon_to_gdp(epsilon, delta=delta))))
-
-
-def classic_gaussian_sigma(
-    epsilon: Fraction | float, *, delta: Fraction | float, l2_squared: Fraction | float
-) -> float:
-    """Return the sigma of the classic bound, l2 sqrt(2 ln(1.25 / delta)) / epsilon, rounded up.
-
-    Assumptions:
-        An epsilon below 1; larger ones are rejected, because the bound is not proved for them and is wrong for large ones.
-        Continuous noise.
-
-    Reference:
-        Dwork and Roth 2014, Thm. A.1.
-    """
-    exact = positive(epsilon, what="epsilon", smallest=Fraction(1e-12))
-    if exact >= 1:
-        raise UsageError(
-            "the classic Gaussian bound holds for an epsilon below 1 only; use analytic_gaussian, which holds for any"
-        )
-    squared = positive(l2_squared, what="an L2 sensitivity", smallest=Fraction(1, 10**30), largest=1e30)
-    return rounded_up(
-        real.sqrt(2 * as_real(squared) * real.ln(as_real(Fraction(5, 4) / below_one(delta)))) / as_real(exact)
-    )
+    exact = as_real(positive(epsilon, what="epsilon", smallest=_LEAST, largest=_MOST))
+    return rounded_up(exact + real.exp(-exact) - 1)
 
 
 def discrete_gaussian_delta(epsilon: Fraction | float, *, sigma_squared: Fraction | float, shift: int) -> float:

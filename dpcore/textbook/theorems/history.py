@@ -22,11 +22,11 @@ from fractions import Fraction
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting.amounts import AMOUNT_OF_ONE, Currency
-from dpcore.privacy.accounting.composition import checked_delta
 from dpcore.privacy.accounting.promises import Cap, promise_of
 from dpcore.privacy.accounting.rounding import below_one
-from dpcore.privacy.accounting.steps import Step
-from dpcore.privacy.accounting.theorems import Inapplicable, Theorem, amount_in, epsilon_by
+from dpcore.textbook.theorems.composition import checked_delta
+from dpcore.textbook.theorems.steps import Step
+from dpcore.textbook.theorems.theorems import Inapplicable, Theorem, amount_in, epsilon_by
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting import (
-    analytic_gaussian_sigma,
-    classic_gaussian_sigma,
-    discrete_gaussian_delta,
-    gaussian_gdp,
-    gdp_to_delta,
-)
+from dpcore.privacy.accounting import analytic_gaussian_sigma, classic_gaussian_sigma, gaussian_gdp, gdp_to_delta
+from dpcore.textbook.theorems import discrete_gaussian_delta
 
 deltas = st.sampled_from([1e-12, 1e-6, 1e-2])
 squares = st.sampled_from([1, 2, 9, 2.5])
