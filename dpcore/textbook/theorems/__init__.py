@@ -1,6 +1,7 @@
 """What a history of mechanisms amounts to under each theorem: composition, group privacy, divergences, privacy loss distributions.
 
-Runs need none of it: their ledger adds amounts of one currency. `dpflow ledger theorems` shows it. Every result errs on the safe side.
+Runs need none of it: their ledger adds amounts of one currency. `dpflow ledger theorems` shows it. Every result
+errs on the safe side, except for an estimate by `numeric`.
 """
 
 from dpcore.textbook.theorems.composition import (
@@ -16,24 +17,23 @@ from dpcore.textbook.theorems.composition import (
 from dpcore.textbook.theorems.coverings import pair_gdp, pair_zcdp
 from dpcore.textbook.theorems.divergences import Pair
 from dpcore.textbook.theorems.history import Comparison, Finding, compare_theorems
-from dpcore.textbook.theorems.loss_sources import (
+from dpcore.textbook.theorems.noise import discrete_gaussian_delta, laplace_zcdp
+from dpcore.textbook.theorems.numeric import (
+    Losses,
     approximate_losses,
     discrete_gaussian_losses,
-    discrete_laplace_losses,
     gaussian_losses,
     laplace_losses,
-    pair_losses,
+    numeric_composition,
 )
-from dpcore.textbook.theorems.losses import LossDistribution, compose_losses
-from dpcore.textbook.theorems.noise import discrete_gaussian_delta, laplace_zcdp
-from dpcore.textbook.theorems.optimal import mixed_composition, optimal_composition, optimal_composition_delta
+from dpcore.textbook.theorems.optimal import optimal_composition, optimal_composition_delta
 from dpcore.textbook.theorems.steps import Step
 from dpcore.textbook.theorems.theorems import Theorem
 
 __all__ = [
     "Comparison",
     "Finding",
-    "LossDistribution",
+    "Losses",
     "Pair",
     "Step",
     "Theorem",
@@ -41,10 +41,8 @@ __all__ = [
     "approximate_losses",
     "basic_composition",
     "compare_theorems",
-    "compose_losses",
     "discrete_gaussian_delta",
     "discrete_gaussian_losses",
-    "discrete_laplace_losses",
     "gaussian_losses",
     "group_approximate",
     "group_gdp",
@@ -52,11 +50,10 @@ __all__ = [
     "group_zcdp",
     "laplace_losses",
     "laplace_zcdp",
-    "mixed_composition",
+    "numeric_composition",
     "optimal_composition",
     "optimal_composition_delta",
     "pair_gdp",
-    "pair_losses",
     "pair_zcdp",
     "parallel_approximate",
     "parallel_composition",

@@ -101,9 +101,12 @@ def _finding(
         epsilon = epsilon_by(theorem, steps, delta=delta)
     except (Inapplicable, UsageError) as reason:
         return Finding(theorem, None, float(delta), valid=False, because=str(reason))
-    valid, because = True, "it holds for prices fixed in advance"
     if adaptive:
         valid, because = _standing(theorem, steps, capped_in)
+    elif theorem is Theorem.NUMERIC:
+        valid, because = False, "an estimate, whose numerical error has no proved bound"
+    else:
+        valid, because = True, "it holds for prices fixed in advance"
     return Finding(theorem, epsilon, float(delta), valid=valid, because=because)
 
 

@@ -1,4 +1,4 @@
-"""Optimal composition: the least epsilon of several (epsilon, delta) mechanisms together.
+"""Optimal composition: the least epsilon of several (epsilon, delta) mechanisms of equal prices together.
 
 Every (e, d)-DP mechanism is post-processing of one experiment: with probability d it reveals everything, and otherwise it answers
 truthfully with odds e^e : 1. So k mechanisms are at worst k such experiments. With l wrong answers among k, the privacy loss is
@@ -9,6 +9,8 @@ truthfully with odds e^e : 1. So k mechanisms are at worst k such experiments. W
 No smaller delta holds for all mechanisms of those prices (Kairouz, Oh and Viswanath 2015, Thm. 3.3 of arXiv:1311.0776). The sums are
 taken once, term by term, at 400 bits. To find an epsilon they start where fewer wrong answers are too improbable to matter, so a
 million mechanisms take a second.
+
+For different prices the least epsilon is hard to compute (#P-complete: Murtagh and Vadhan 2016); `numeric` estimates it.
 
 Assumptions: prices and their number are fixed in advance; the mechanisms may be chosen in the light of earlier answers. This is not a
 filter.
@@ -21,10 +23,8 @@ from itertools import islice
 from typing import Any
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting.rounding import as_real, below_one, float_up, positive, real, rounded_up
-from dpcore.textbook.theorems.composition import Parts, checked_delta, counted_prices
-from dpcore.textbook.theorems.loss_sources import approximate_losses
-from dpcore.textbook.theorems.losses import compose_losses
+from dpcore.privacy.accounting.rounding import as_real, below_one, positive, real, rounded_up
+from dpcore.textbook.theorems.composition import checked_delta
 
 _SMALLEST, _LARGEST = Fraction(1e-12), 50.0
 """The range of epsilon for which 400 bits leave enough digits after every subtraction. The float 1e-12 is a little below 10^-12."""
@@ -80,24 +80,6 @@ def optimal_composition_delta(
     told_all = -real.expm1(number * real.log1p(-as_real(lost)))
     total = told_all + (1 - told_all) * excess
     return min(rounded_up(total), 1.0) if total > 0 else 0.0
-
-
-def mixed_composition(parts: Parts, *, total_delta: Fraction | float) -> float:
-    """Return an epsilon at `total_delta` of mechanisms with different prices, rounded up.
-
-    The result is exactly optimal for at most a million equal prices. Otherwise the least epsilon is hard to compute (#P-complete:
-    Murtagh and Vadhan 2016). The result is then the epsilon of the same experiments with their privacy losses rounded outwards to a
-    grid, a little above the least.
-    """
-    counted = counted_prices(parts)
-    if not counted:
-        raise UsageError("there is nothing to compose; name at least one price")
-    if len(counted) == 1 and counted.total() <= _MOST:
-        ((epsilon, delta), count) = next(iter(counted.items()))
-        return optimal_composition(epsilon, delta=delta, count=count, total_delta=total_delta)
-    losses = compose_losses((approximate_losses(e, delta=d), count) for (e, d), count in counted.items())
-    sum_of_all = sum((count * epsilon for (epsilon, _), count in counted.items()), start=Fraction(0))
-    return min(losses.epsilon(delta=total_delta), float_up(sum_of_all))
 
 
 def _checked(epsilon: Fraction | float, delta: Fraction | float, count: int) -> tuple[Fraction, Fraction, int]:

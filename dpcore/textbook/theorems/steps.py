@@ -8,7 +8,7 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting.prices import pure_gdp, pure_zcdp
 from dpcore.privacy.accounting.rounding import positive
 from dpcore.textbook.theorems.composition import checked_delta
-from dpcore.textbook.theorems.losses import LossDistribution
+from dpcore.textbook.theorems.numeric import Losses
 
 Price: TypeAlias = tuple[Fraction, Fraction]
 """An epsilon and its delta."""
@@ -23,7 +23,7 @@ class Step:
         delta: Its delta, which may be 0.
         rho: Its zCDP. If it is not given, it follows from a pure epsilon or from mu^2.
         mu_squared: Its Gaussian DP. If it is not given, it follows from a pure epsilon.
-        losses: A privacy loss distribution that dominates it in both directions.
+        losses: Privacy losses that dominate it in both directions.
         count: How many mechanisms there are.
     """
 
@@ -31,7 +31,7 @@ class Step:
     delta: Fraction | float | None = None
     rho: Fraction | float | None = None
     mu_squared: Fraction | float | None = None
-    losses: LossDistribution | None = None
+    losses: Losses | None = None
     count: int = 1
 
     def __post_init__(self) -> None:

@@ -12,9 +12,8 @@ from dpcore.privacy.accounting.gaussian import gdp_to_epsilon
 from dpcore.privacy.accounting.prices import pure_gdp
 from dpcore.privacy.accounting.rounding import float_up
 from dpcore.textbook.theorems.composition import advanced_composition
-from dpcore.textbook.theorems.loss_sources import approximate_losses, gaussian_losses
-from dpcore.textbook.theorems.losses import compose_losses
-from dpcore.textbook.theorems.optimal import mixed_composition
+from dpcore.textbook.theorems.numeric import approximate_losses, gaussian_losses, numeric_composition
+from dpcore.textbook.theorems.optimal import optimal_composition
 from dpcore.textbook.theorems.steps import Price, Step
 
 _LEAST = 1e-12
@@ -74,8 +73,12 @@ def _advanced(steps: Sequence[Step], delta: Fraction) -> float:
 def _optimal(steps: Sequence[Step], delta: Fraction) -> float:
     converted = any(step.pair is None for step in steps)
     half = delta - _spare(steps, delta) / 2 if converted else delta
-    found = mixed_composition(_counted(_priced(steps, half)), total_delta=delta)
-    return min(found, _basic(steps, delta)) if converted else found  # basic composition may split delta better
+    counted = _counted(_priced(steps, half))
+    if len(counted) > 1:
+        raise Inapplicable("it is known for equal prices only; numeric composes others")
+    (((epsilon, lost), count),) = counted.items()
+    optimal = optimal_composition(epsilon, delta=lost, count=count, total_delta=delta)
+    return min(optimal, _basic(steps, delta)) if converted else optimal  # basic composition may split delta better
 
 
 def _zcdp(steps: Sequence[Step], delta: Fraction) -> float:
@@ -100,9 +103,9 @@ def _numeric(steps: Sequence[Step], delta: Fraction) -> float:
             parts.append((approximate_losses(step.pair[0], delta=step.pair[1]), step.count))
         else:
             raise Inapplicable("only the rho of a step is known, which gives no privacy loss distribution")
-    if normal:
-        parts.append((gaussian_losses(normal), 1))
-    return compose_losses(parts).epsilon(delta=delta)
+    if not parts:
+        return gdp_to_epsilon(normal, delta=delta)
+    return numeric_composition([*parts, (gaussian_losses(normal), 1)] if normal else parts, delta=delta)
 
 
 _ACCOUNTS: Mapping[Theorem, Callable[[Sequence[Step], Fraction], float]] = {
@@ -163,5 +166,6 @@ def _converted(step: Step, part: Fraction) -> Price:
     rho, mu_squared = step.least_rho, step.least_mu_squared
     known = [] if rho is None else [zcdp_to_epsilon(rho, delta=part)]
     known += [] if mu_squared is None else [gdp_to_epsilon(mu_squared, delta=part)]
-    known += [] if step.losses is None else [step.losses.epsilon(delta=part)]
+    if not known:
+        raise Inapplicable("only the losses of a step are known; numeric composes them")
     return Fraction(max(min(known), _LEAST)), part

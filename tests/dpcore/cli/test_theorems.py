@@ -65,9 +65,9 @@ CLINIC = """\
 12 operations of clinic, at delta 1e-09
 
 theorem   so far  promised
-basic     2.1590         -  not valid          it is a filter, but no cap in epsilon was fixed in advance
-advanced  4.7065         -  not valid          it needs prices and their number fixed in advance
-optimal   2.1590         -  not valid          it needs prices and their number fixed in advance
+basic     2.2621         -  not valid          it is a filter, but no cap in epsilon was fixed in advance
+advanced  4.9622         -  not valid          it needs prices and their number fixed in advance
+optimal        -         -  does not apply     it is known for equal prices only; numeric composes others
 zcdp      0.7558        10  promised is valid  so far; no theorem promises it for adaptive prices
 gdp            -         -  does not apply     a step has no price from which a mu squared follows
 numeric   0.7753         -  not valid          it needs prices and their number fixed in advance

@@ -54,7 +54,7 @@ def test_a_pure_history_is_told_by_every_theorem_and_the_numbers_are_theirs():
     assert found[Theorem.ZCDP] == zcdp_to_epsilon(
         100 * Fraction(pure_zcdp(0.05)) + Fraction(pure_zcdp(0.5)), delta=1e-6
     )
-    assert found[Theorem.NUMERIC] == pytest.approx(found[Theorem.OPTIMAL])
+    assert found[Theorem.OPTIMAL] is None
     assert found[Theorem.NUMERIC] < found[Theorem.ZCDP] < found[Theorem.ADVANCED]
 
 
@@ -64,13 +64,12 @@ def test_equal_steps_are_composed_optimally():
     assert found[Theorem.NUMERIC] == pytest.approx(found[Theorem.OPTIMAL], rel=1e-4)
 
 
-def test_gaussian_steps_are_told_exactly_by_gdp_and_numerically_from_above():
+def test_gaussian_steps_are_told_exactly_by_gdp_and_numerically():
     found = epsilons(NORMAL)
     exact = gdp_to_epsilon(10 * Fraction(0.01) + Fraction(0.2), delta=1e-6)
     assert found[Theorem.GDP] == exact
-    assert exact <= found[Theorem.NUMERIC] <= exact * 1.0001
-    assert found[Theorem.ZCDP] > exact
-    assert found[Theorem.BASIC] >= found[Theorem.OPTIMAL] > found[Theorem.ZCDP]
+    assert found[Theorem.NUMERIC] == exact
+    assert found[Theorem.BASIC] > found[Theorem.ZCDP] > exact
 
 
 @pytest.mark.parametrize("currency", [Currency.ZCDP, Currency.GDP])
@@ -83,7 +82,8 @@ def test_of_an_adaptive_history_the_cap_is_promised_and_no_sum_so_far_is(currenc
     so_far = by_theorem(found)[found.promised.theorem]
     assert so_far.because == "so far; no theorem promises it for adaptive prices"
     assert so_far.epsilon < found.promised.epsilon / 2  # tempting, and not to be had
-    others = [finding for finding in found.findings if finding != so_far]
+    others = [finding for finding in found.findings if finding != so_far and finding.epsilon is not None]
+    assert len(others) == 4
     assert all("fixed in advance" in finding.because for finding in others)
 
 
@@ -93,7 +93,8 @@ def test_of_an_adaptive_history_of_pure_steps_the_sum_so_far_is_valid_too_and_sm
     assert found.smallest == by_theorem(found)[Theorem.BASIC]
     assert found.smallest.epsilon == pytest.approx(5.5)
     assert (found.promised.epsilon, found.promised.valid) == (6.0, True)
-    assert min(finding.epsilon for finding in found.findings) < found.smallest.epsilon  # by theorems that do not hold
+    told = [finding.epsilon for finding in found.findings if finding.epsilon is not None]
+    assert min(told) < found.smallest.epsilon  # by theorems that do not hold
 
 
 @pytest.mark.parametrize("step", [Step(rho=0.1), Step(mu_squared=0.1), Step(epsilon=0.1, delta=1e-8)], ids=str)
@@ -152,10 +153,10 @@ def test_who_stops_when_it_pays_stays_within_the_cap_and_not_within_the_sum_so_f
 def test_a_million_equal_steps_are_counted_and_not_listed():
     million = epsilons([Step(epsilon=1e-5, delta=0, count=10**6)])
     assert million[Theorem.OPTIMAL] == optimal_composition(1e-5, delta=0, count=10**6, total_delta=1e-6)
-    assert million[Theorem.OPTIMAL] <= million[Theorem.NUMERIC] <= 1.001 * million[Theorem.OPTIMAL]
+    assert million[Theorem.OPTIMAL] <= million[Theorem.NUMERIC] <= 1.01 * million[Theorem.OPTIMAL]
     assert million[Theorem.NUMERIC] < million[Theorem.ZCDP] < million[Theorem.ADVANCED] < million[Theorem.BASIC]
     beyond_any_list = epsilons([Step(epsilon=1e-9, delta=0, count=10**12), Step(epsilon=0.1, delta=0)])
-    assert 0 < beyond_any_list[Theorem.OPTIMAL] < beyond_any_list[Theorem.ADVANCED]
+    assert 0 < beyond_any_list[Theorem.ZCDP] < beyond_any_list[Theorem.ADVANCED]
 
 
 def test_equal_prices_of_several_steps_are_counted_together():
@@ -184,10 +185,11 @@ def test_an_adaptive_history_without_a_cap_has_no_valid_theorem():
 
 
 def test_the_same_history_fixed_in_advance_may_take_the_smallest_of_all():
-    found = compare_theorems(PURE, delta=1e-6, adaptive=False)
-    assert all(finding.valid for finding in found.findings)
-    assert found.smallest.theorem in {Theorem.NUMERIC, Theorem.OPTIMAL}
-    assert found.smallest.epsilon == min(finding.epsilon for finding in found.findings)
+    found = compare_theorems(PURE[:1], delta=1e-6, adaptive=False)
+    assert [finding.theorem for finding in found.findings if not finding.valid] == [Theorem.NUMERIC]
+    assert found.smallest == by_theorem(found)[Theorem.OPTIMAL]
+    assert found.smallest.epsilon == min(finding.epsilon for finding in found.findings if finding.valid)
+    assert "an estimate" in by_theorem(found)[Theorem.NUMERIC].because
 
 
 def test_at_delta_0_only_basic_composition_of_pure_steps_says_anything():
@@ -210,6 +212,7 @@ def test_at_delta_0_only_basic_composition_of_pure_steps_says_anything():
         (Step(epsilon=0.1, delta=1e-6), Theorem.ADVANCED, "nothing for its slack"),
         (Step(epsilon=0.1, delta=1e-3), Theorem.OPTIMAL, "more than this delta"),
         (Step(losses=approximate_losses(0.1, delta=1e-3)), Theorem.NUMERIC, "allow a larger delta"),
+        (Step(losses=laplace_losses(0.1)), Theorem.BASIC, "only the losses"),
         (Step(epsilon=1e5, delta=0), Theorem.OPTIMAL, "at most"),
     ],
     ids=str,
@@ -240,7 +243,7 @@ def test_another_library_finds_the_same_epsilon_for_a_mixed_history():
     steps = [
         Step(mu_squared=Fraction(1, 100), count=20),
         Step(losses=laplace_losses(0.1), count=10),
-        Step(losses=discrete_gaussian_losses(5.0, shift=1), count=5),
+        Step(losses=discrete_gaussian_losses(5.0), count=5),
     ]
     fine = {"value_discretization_interval": 1e-4}
     whole = theirs.from_gaussian_mechanism(10.0, **fine).self_compose(20)

@@ -5,7 +5,6 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from dp_accounting.pld import common, privacy_loss_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +12,6 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting.rounding import as_real
 from dpcore.textbook.theorems import (
     Pair,
-    approximate_losses,
-    mixed_composition,
     optimal,
     optimal_composition,
     optimal_composition_delta,
@@ -93,13 +90,8 @@ def test_a_delta_however_small_is_not_told_too_small(lost, count):
 
 def test_the_float_1e_12_is_an_epsilon_and_less_is_not():
     assert optimal_composition(1e-12, delta=0, count=2, total_delta=1e-14) > 0
-    assert approximate_losses(1e-12, delta=0).delta(epsilon=0) > 0
-    for refused in (
-        lambda e: optimal_composition(e, delta=0, count=2, total_delta=1e-14),
-        lambda e: approximate_losses(e, delta=0),
-    ):
-        with pytest.raises(UsageError, match="at least 1e-12"):
-            refused(9.9e-13)
+    with pytest.raises(UsageError, match="at least 1e-12"):
+        optimal_composition(9.9e-13, delta=0, count=2, total_delta=1e-14)
 
 
 def test_one_mechanism_keeps_its_own_promise_and_no_better():
@@ -114,44 +106,6 @@ def test_two_mechanisms_with_a_delta_do_not_fit_into_one_of_them():
         optimal_composition(0.5, delta=1e-6, count=1000, total_delta=1e-6)
 
 
-def test_equal_prices_in_a_list_are_composed_exactly():
-    assert mixed_composition([(0.1, 0)] * 10, total_delta=1e-6) == optimal_composition(
-        0.1, delta=0, count=10, total_delta=1e-6
-    )
-
-
-def test_prices_may_be_counted_instead_of_listed():
-    listed = [(0.1, 0)] * 3 + [(0.2, 1e-9)] * 4
-    assert mixed_composition({(0.1, 0): 3, (0.2, 1e-9): 4}, total_delta=1e-6) == mixed_composition(
-        listed, total_delta=1e-6
-    )
-    assert mixed_composition({(0.1, 0): 3, (0.2, 1e-9): 5}, total_delta=1e-6) > mixed_composition(
-        listed, total_delta=1e-6
-    )
-    for bad in (0, -1, 1.0, True):
-        with pytest.raises(UsageError, match="number of mechanisms"):
-            mixed_composition({(0.1, 0): bad}, total_delta=1e-6)
-
-
-@pytest.mark.parametrize("total", [Fraction(1, 20), Fraction(1, 1000)])
-def test_different_prices_are_composed_closely_and_from_above(total):
-    odds = [Fraction(11, 10), Fraction(6, 5), Fraction(3, 2), Fraction(3, 2), Fraction(2)]
-    lost = Fraction(1, 10**5)
-    exact = together([told(each, lost) for each in odds]).epsilon(delta=total)
-    ours = mixed_composition([(math.log(each), lost) for each in odds], total_delta=total)
-    assert exact * (1 - 1e-12) <= ours <= exact * (1 + 1e-4)
-
-
-def test_a_list_of_many_prices_agrees_with_another_library():
-    prices = [0.05 + 0.005 * number for number in range(12)]
-    theirs = privacy_loss_distribution.identity()
-    for price in prices:
-        parameters = common.DifferentialPrivacyParameters(price, 1e-10)
-        theirs = theirs.compose(privacy_loss_distribution.from_privacy_parameters(parameters))
-    ours = mixed_composition([(price, 1e-10) for price in prices], total_delta=1e-4)
-    assert ours == pytest.approx(theirs.get_epsilon_for_delta(1e-4), rel=1e-3)
-
-
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf, 1e9, True, "1"])
 def test_arguments_that_mean_nothing_are_refused(bad):
     calls = [
@@ -159,7 +113,6 @@ def test_arguments_that_mean_nothing_are_refused(bad):
         lambda: optimal_composition(0.1, delta=bad, count=2, total_delta=1e-6),
         lambda: optimal_composition(0.1, delta=0, count=bad, total_delta=1e-6),
         lambda: optimal_composition(0.1, delta=0, count=2, total_delta=bad),
-        lambda: mixed_composition([(bad, 0), (0.1, 0)], total_delta=1e-6),
     ]
     for call in calls:
         with pytest.raises(UsageError):
@@ -172,8 +125,6 @@ def test_a_number_of_mechanisms_is_whole_and_not_beyond_reason(count):
         optimal_composition(0.1, delta=0, count=count, total_delta=1e-6)
 
 
-def test_nothing_to_compose_and_a_delta_of_1_are_refused():
-    with pytest.raises(UsageError, match="at least one price"):
-        mixed_composition([], total_delta=1e-6)
+def test_a_delta_of_1_is_refused():
     with pytest.raises(UsageError, match="promises nothing"):
         optimal_composition(0.1, delta=1, count=1, total_delta=HALF)

@@ -32,6 +32,7 @@ from dpcore.textbook.theorems import (
     group_zcdp,
     laplace_losses,
     laplace_zcdp,
+    numeric_composition,
     optimal_composition,
     optimal_composition_delta,
 )
@@ -64,7 +65,7 @@ SPENDS: dict[str, Formula] = {
     "gaussian_profile": lambda i: gdp_to_delta(gaussian_gdp(l2_squared=1, sigma=i["sigma"]), epsilon=i["eps"]),
     "discrete_gaussian_profile": lambda i: discrete_gaussian_delta(i["eps"], sigma_squared=i["sigma2"], shift=1),
     "optimal_composition": optimal,
-    "laplace_pld": lambda i: laplace_losses(i["eps"]).times(i["k"]).epsilon(delta=i["delta"]),
+    "laplace_pld": lambda i: numeric_composition([(laplace_losses(i["eps"]), i["k"])], delta=i["delta"]),
     "gaussian_pld": lambda i: gdp_to_epsilon(i["k"] * gaussian_gdp(l2_squared=1, sigma=i["sigma"]), delta=i["delta"]),
 }
 BUDGETS: dict[str, Formula] = {"eps_delta_to_rho": lambda i: epsilon_to_zcdp(i["eps"], delta=i["delta"])}
@@ -87,7 +88,7 @@ WRONG: dict[str, Formula] = {
         basic_composition([(i["eps"], 0)] * i["k"])[0],
         Fraction(advanced_composition([(i["eps"], 0)] * i["k"], slack=i["total_delta"])[0]),
     ),
-    "laplace_pld": lambda i: approximate_losses(i["eps"], delta=0).times(i["k"]).epsilon(delta=i["delta"]),
+    "laplace_pld": lambda i: numeric_composition([(approximate_losses(i["eps"], delta=0), i["k"])], delta=i["delta"]),
     "gaussian_pld": lambda i: zcdp_to_epsilon(i["k"] / (2 * i["sigma"] ** 2), delta=i["delta"]),
     "eps_delta_to_rho": lambda i: i["eps"] ** 2 / (4 * math.log(1 / i["delta"])),
 }
@@ -170,5 +171,5 @@ def test_optimal_composition_of_its_epsilon_is_its_delta(vector):
 def test_the_numeric_gaussian_is_within_the_tolerance_too_and_never_below_the_exact_one():
     (vector,) = [vector for vector in VECTORS if family(vector) == "gaussian_pld"]
     i = vector["inputs"]
-    numeric = gaussian_losses(1 / Fraction(i["sigma"]) ** 2).times(i["k"]).epsilon(delta=i["delta"])
+    numeric = numeric_composition([(gaussian_losses(1 / Fraction(i["sigma"]) ** 2), i["k"])], delta=i["delta"])
     assert vector["expected"] <= numeric <= vector["expected"] * (1 + vector["rel_tol"])
