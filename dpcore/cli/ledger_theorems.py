@@ -48,29 +48,31 @@ def add_verbs(steward: Subparsers, common: argparse.ArgumentParser) -> None:
 def theorems(arguments: argparse.Namespace) -> Answer:
     """Price every operation of an account again, and compose the prices under each theorem."""
     with open_ledger() as ledger:
-        (each,) = overview(ledger, arguments.account).accounts
-        account = each.account
+        (summary,) = overview(ledger, arguments.account).accounts
+        account = summary.account
         counted = Counter[str]() if account.blocks_by is not None else _operations(ledger, account)
     delta = account.delta if arguments.delta is None else arguments.delta
     if not counted:
-        return _promise_alone(each, delta)
+        return _promise_alone(summary, delta)
     steps = [_step(mechanism, count) for mechanism, count in counted.items()]
     # Runs spend shares of what earlier answers left over, so the parameters of a ledger's operations are chosen adaptively.
-    cap = Cap(account.currency, account.cap, first=each.first_cap)
-    found = compare_theorems(steps, delta=delta, adaptive=True, cap=cap)
-    return Answer(_data(each, found, delta, counted.total()), _text(each, found, delta, counted.total()))
+    cap = Cap(account.currency, account.cap, first=summary.first_cap)
+    comparison = compare_theorems(steps, delta=delta, adaptive=True, cap=cap)
+    return Answer(
+        _data(summary, comparison, delta, counted.total()), _text(summary, comparison, delta, counted.total())
+    )
 
 
-def _promise_alone(each: AccountOverview, delta: float) -> Answer:
+def _promise_alone(summary: AccountOverview, delta: float) -> Answer:
     """State what the cap promises when there is no single history to compose: nothing was charged, or each block has its own."""
-    account = each.account
+    account = summary.account
     pure = account.currency is Currency.PURE
     if not (0 <= delta < 1) or (delta == 0 and not pure):
         needed = "from 0" if pure else "above 0"
         raise UsageError(
             f"for account '{account.name}' delta must be {needed} and below 1; change --delta, or leave it out"
         )
-    promise = each.promise(delta=delta)
+    promise = summary.promise(delta=delta)
     if account.blocks_by is None:
         why, operations = "no operation was charged yet", 0
     else:
@@ -83,7 +85,7 @@ def _promise_alone(each: AccountOverview, delta: float) -> Answer:
         *([several] if several else []),
     ]
     data = {
-        **_terms(each, delta),
+        **_terms(summary, delta),
         "operations": operations,
         "theorems": [],
         "promised": {
@@ -136,23 +138,23 @@ def _losses(mechanism: Mechanism) -> Losses | None:
     return None
 
 
-def _terms(each: AccountOverview, delta: float) -> dict[str, Any]:
-    account = each.account
+def _terms(summary: AccountOverview, delta: float) -> dict[str, Any]:
+    account = summary.account
     return {
         "account": account.name,
         "currency": account.currency.value,
         "cap": account.cap / AMOUNT_OF_ONE,
         "cap_amount": account.cap,
         "declared": {"epsilon": account.epsilon, "delta": account.delta},
-        "raised": each.promise().raised,
+        "raised": summary.promise().raised,
         "delta": delta,
     }
 
 
-def _data(each: AccountOverview, found: Comparison, delta: float, operations: int) -> dict[str, Any]:
-    smallest, promised = found.smallest, found.promised
+def _data(summary: AccountOverview, comparison: Comparison, delta: float, operations: int) -> dict[str, Any]:
+    smallest, promised = comparison.smallest, comparison.promised
     return {
-        **_terms(each, delta),
+        **_terms(summary, delta),
         "operations": operations,
         "theorems": [
             {
@@ -161,7 +163,7 @@ def _data(each: AccountOverview, found: Comparison, delta: float, operations: in
                 "so_far_valid": finding.valid,
                 "because": finding.because,
             }
-            for finding in found.findings
+            for finding in comparison.findings
         ],
         "promised": None if promised is None else _finding_data(promised),
         "promised_across_blocks": None,
@@ -179,14 +181,20 @@ def _finding_data(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _text(each: AccountOverview, found: Comparison, delta: float, operations: int) -> str:
-    account = each.account
-    rows = [("theorem", "so far", "promised", "", "")] + [_row(finding, found.promised) for finding in found.findings]
+def _text(summary: AccountOverview, comparison: Comparison, delta: float, operations: int) -> str:
+    account = summary.account
+    rows = [("theorem", "so far", "promised", "", "")] + [
+        _row(finding, comparison.promised) for finding in comparison.findings
+    ]
     notes = [
         "so far: the epsilon of the operations charged so far",
         f"promised: the epsilon of the whole cap in {account.currency.symbol}, valid for adaptively chosen operations",
-        *(["the cap was raised after the first charge; the promise allows for that"] if each.promise().raised else []),
-        _valid(found),
+        *(
+            ["the cap was raised after the first charge; the promise allows for that"]
+            if summary.promise().raised
+            else []
+        ),
+        _valid(comparison),
     ]
     head = f"{operations:,} operations of {account.name}, at delta {at_most(delta)}"
     return "\n".join([head, "", table(rows, right={"so far", "promised"}), "", *notes])
@@ -211,11 +219,11 @@ def _column(epsilon: float | None, *, written: Callable[[float], str]) -> str:
     return "-" if epsilon is None else written(epsilon)
 
 
-def _valid(found: Comparison) -> str:
-    smallest = found.smallest
+def _valid(comparison: Comparison) -> str:
+    smallest = comparison.smallest
     if smallest is None or smallest.epsilon is None:
-        why = "" if found.promised is None else f": {found.promised.because}"
+        why = "" if comparison.promised is None else f": {comparison.promised.because}"
         return f"no theorem is valid for these operations at this delta{why}"
-    whose = "promised" if smallest == found.promised else "so far"
+    whose = "promised" if smallest == comparison.promised else "so far"
     bound = f"epsilon {at_most(smallest.epsilon)} at delta {at_most(smallest.delta)}"
     return f"smallest valid: {bound}, {whose}, by {smallest.theorem.value}"

@@ -8,13 +8,9 @@ from dpcore.textbook.theorems.composition import (
     advanced_composition,
     basic_composition,
     group_approximate,
-    group_gdp,
-    group_pure,
-    group_zcdp,
     parallel_approximate,
     parallel_composition,
 )
-from dpcore.textbook.theorems.coverings import pair_gdp, pair_zcdp
 from dpcore.textbook.theorems.divergences import Pair
 from dpcore.textbook.theorems.history import Comparison, Finding, compare_theorems
 from dpcore.textbook.theorems.noise import discrete_gaussian_delta, laplace_zcdp
@@ -45,16 +41,11 @@ __all__ = [
     "discrete_gaussian_losses",
     "gaussian_losses",
     "group_approximate",
-    "group_gdp",
-    "group_pure",
-    "group_zcdp",
     "laplace_losses",
     "laplace_zcdp",
     "numeric_composition",
     "optimal_composition",
     "optimal_composition_delta",
-    "pair_gdp",
-    "pair_zcdp",
     "parallel_approximate",
     "parallel_composition",
 ]

@@ -11,7 +11,8 @@ touched, and their prices add. The rule is the same for every amount that adds: 
 others, the mechanisms on untouched blocks are post-processing of data that is the same on both sides). The mechanism that runs on a
 block, and its price, may depend on the answers of other blocks only if every block has its own filter.
 
-The bounds on groups hold for any mechanism and any group of that size. They follow from a chain of neighbours, one unit at a time.
+The bound on groups holds for any mechanism and any group of that size. It follows from a chain of neighbours, one unit at a
+time. An amount that protects one unit protects a group by `accounting.amount_of_group`.
 """
 
 import heapq
@@ -118,11 +119,6 @@ def parallel_approximate(parts: Parts, *, neighbours: Neighbours) -> tuple[Fract
     return epsilon, min(_touched([delta for _, delta in pairs], neighbours), Fraction(1))
 
 
-def group_pure(epsilon: Fraction | float, *, size: int) -> Fraction:
-    """Return the epsilon that protects a group of `size` units together: size epsilon."""
-    return checked_size(size) * positive(epsilon, what="epsilon")
-
-
 def group_approximate(epsilon: Fraction | float, *, delta: Fraction | float, size: int) -> tuple[Fraction, float]:
     """Return the (epsilon, delta) that protects a group of `size` units: (k e, d (e^(k e) - 1) / (e^e - 1)), rounded up.
 
@@ -139,22 +135,6 @@ def group_approximate(epsilon: Fraction | float, *, delta: Fraction | float, siz
         return units * exact, 0.0
     growth = real.expm1(as_real(units * exact)) / real.expm1(as_real(exact))
     return units * exact, min(rounded_up(min(as_real(lost) * growth, real.mpf(2))), 1.0)
-
-
-def group_zcdp(rho: Fraction | float, *, size: int) -> Fraction:
-    """Return the rho that protects a group of `size` units together: size^2 rho.
-
-    Reference: Bun and Steinke 2016, for the privacy of groups.
-    """
-    return checked_size(size) ** 2 * positive(rho, what="rho")
-
-
-def group_gdp(mu_squared: Fraction | float, *, size: int) -> Fraction:
-    """Return the mu^2 that protects a group of `size` units together: size^2 mu^2.
-
-    Reference: Dong, Roth and Su 2022, Thm. 3 of the journal's numbering.
-    """
-    return checked_size(size) ** 2 * positive(mu_squared, what="mu squared")
 
 
 def counted_prices(parts: Parts, *, largest: float = math.inf) -> Counter[tuple[Fraction, Fraction]]:

@@ -56,9 +56,9 @@ class Comparison:
     @property
     def smallest(self) -> Finding | None:
         """The valid finding with the smallest delta, then the smallest epsilon, among those of the steps and of the cap."""
-        told = (*self.findings, *([] if self.promised is None else [self.promised]))
-        valid = ((f.delta, f.epsilon, f) for f in told if f.valid and f.epsilon is not None)
-        return min(valid, key=lambda found: found[:2], default=(None, None, None))[2]
+        findings = (*self.findings, *([] if self.promised is None else [self.promised]))
+        valid = ((f.delta, f.epsilon, f) for f in findings if f.valid and f.epsilon is not None)
+        return min(valid, key=lambda row: row[:2], default=(None, None, None))[2]
 
 
 def compare_theorems(
@@ -73,8 +73,8 @@ def compare_theorems(
         cap: The one cap that was kept. An adaptive history has no valid epsilon without a cap.
 
     >>> chosen = [Step(rho=Fraction(1, 100), count=3)]
-    >>> found = compare_theorems(chosen, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, AMOUNT_OF_ONE // 10))
-    >>> found.smallest == found.promised, 2.14193 < found.smallest.epsilon < 2.14194
+    >>> comparison = compare_theorems(chosen, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, AMOUNT_OF_ONE // 10))
+    >>> comparison.smallest == comparison.promised, 2.14193 < comparison.smallest.epsilon < 2.14194
     (True, True)
     >>> compare_theorems(chosen, delta=1e-6, adaptive=True).smallest is None
     True

@@ -52,11 +52,11 @@ def optimal_composition(
     >>> 0.99937 < optimal_composition(0.1, delta=0, count=10, total_delta=1e-6) < 0.99938
     True
     """
-    each, lost, number = _checked(epsilon, delta, count)
-    exact = as_real(each)
+    price, lost, number = _checked(epsilon, delta, count)
+    exact = as_real(price)
     allowed = _allowed(lost, number, below_one(total_delta))
     here = there = real.mpf(0)
-    first = _first(each, number) if allowed > 0 else 0
+    first = _first(price, number) if allowed > 0 else 0
     reached, factor = real.exp((number - 2 * first) * exact), real.exp(-2 * exact)
     for p, q in _probabilities(exact, number, first=first):
         here, there, reached = here + p, there + q, reached * factor
@@ -69,11 +69,11 @@ def optimal_composition_delta(
     epsilon: Fraction | float, *, delta: Fraction | float, count: int, total_epsilon: Fraction | float
 ) -> float:
     """Return the least delta at `total_epsilon` of `count` mechanisms that are (epsilon, delta)-DP each, rounded up."""
-    each, lost, number = _checked(epsilon, delta, count)
+    price, lost, number = _checked(epsilon, delta, count)
     promised = Fraction(0) if total_epsilon == 0 else positive(total_epsilon, what="the total epsilon")
-    exact, factor = as_real(each), real.exp(as_real(promised))
+    exact, factor = as_real(price), real.exp(as_real(promised))
     # The number of l with (k - 2l) e > E, or one more, which adds 0.
-    exceeding = max(0, -((promised - number * each) // (2 * each)))
+    exceeding = max(0, -((promised - number * price) // (2 * price)))
     terms = islice(_probabilities(exact, number), int(exceeding))
     excess = sum((max(p - factor * q, real.mpf(0)) + p * _DUST for p, q in terms), start=real.mpf(0))
     # 1 - (1 - d)^k through logarithms: subtracting from 1 would lose all digits of a delta below 2^-400

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from dpcore.errors import UsageError
+from dpcore.privacy.accounting.amounts import Currency
 from dpcore.privacy.accounting.prices import pure_gdp, pure_zcdp
 from dpcore.privacy.accounting.rounding import positive
 from dpcore.textbook.theorems.composition import checked_delta
@@ -59,15 +60,13 @@ class Step:
         """Its (epsilon, delta), if known."""
         return None if self.epsilon is None or self.delta is None else (Fraction(self.epsilon), Fraction(self.delta))
 
-    @property
-    def least_mu_squared(self) -> Fraction | None:
-        """The smallest known mu^2 that covers it."""
-        known = [self.mu_squared, None if self.pure is None else pure_gdp(self.pure)]
-        return min((Fraction(amount) for amount in known if amount is not None), default=None)
-
-    @property
-    def least_rho(self) -> Fraction | None:
-        """The smallest known rho that covers it. A mu-GDP mechanism is post-processing of Gaussian noise of rho = mu^2 / 2."""
-        halved = None if self.mu_squared is None else Fraction(self.mu_squared) / 2
-        known = [self.rho, halved, None if self.pure is None else pure_zcdp(self.pure)]
-        return min((Fraction(amount) for amount in known if amount is not None), default=None)
+    def amount_in(self, currency: Currency) -> Fraction | None:
+        """Return the smallest known epsilon, rho or mu^2 that covers it. A mu-GDP mechanism is post-processing of Gaussian noise of rho = mu^2 / 2."""
+        if currency is Currency.PURE:
+            return self.pure
+        if currency is Currency.GDP:
+            amounts = [self.mu_squared, None if self.pure is None else pure_gdp(self.pure)]
+        else:
+            halved = None if self.mu_squared is None else Fraction(self.mu_squared) / 2
+            amounts = [self.rho, halved, None if self.pure is None else pure_zcdp(self.pure)]
+        return min((Fraction(amount) for amount in amounts if amount is not None), default=None)

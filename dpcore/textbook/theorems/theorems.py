@@ -11,7 +11,7 @@ from dpcore.privacy.accounting.conversions import zcdp_to_epsilon
 from dpcore.privacy.accounting.gaussian import gdp_to_epsilon
 from dpcore.privacy.accounting.prices import pure_gdp
 from dpcore.privacy.accounting.rounding import float_up
-from dpcore.textbook.theorems.composition import advanced_composition
+from dpcore.textbook.theorems.composition import advanced_composition, basic_composition
 from dpcore.textbook.theorems.numeric import approximate_losses, gaussian_losses, numeric_composition
 from dpcore.textbook.theorems.optimal import optimal_composition
 from dpcore.textbook.theorems.steps import Price, Step
@@ -52,13 +52,18 @@ def epsilon_by(theorem: Theorem, steps: Sequence[Step], *, delta: Fraction) -> f
 
 def amount_in(currency: Currency, steps: Sequence[Step]) -> Fraction:
     """Return the sum of all steps in a currency. Raise Inapplicable if a step has no price that implies one."""
-    of = {Currency.PURE: _pures, Currency.ZCDP: _rhos, Currency.GDP: _mus_squared}[currency]
-    return of(steps)
+    total = Fraction(0)
+    for step in steps:
+        amount = step.amount_in(currency)
+        if amount is None:
+            what = {Currency.PURE: "a pure epsilon", Currency.ZCDP: "a rho", Currency.GDP: "a mu squared"}[currency]
+            raise Inapplicable(f"a step has no price from which {what} follows")
+        total += amount * step.count
+    return total
 
 
 def _basic(steps: Sequence[Step], delta: Fraction) -> float:
-    total = sum((epsilon * count for (epsilon, _), count in _priced(steps, delta)), start=Fraction(0))
-    return float_up(total)
+    return float_up(basic_composition(_priced(steps, delta))[0])
 
 
 def _advanced(steps: Sequence[Step], delta: Fraction) -> float:
@@ -67,13 +72,13 @@ def _advanced(steps: Sequence[Step], delta: Fraction) -> float:
         raise Inapplicable("the steps' own deltas leave nothing for its slack")
     converted = any(step.pair is None for step in steps)
     priced = _priced(steps, delta - slack / 2 if converted else delta)
-    return advanced_composition(_counted(priced), slack=slack / 2 if converted else slack)[0]
+    return advanced_composition(priced, slack=slack / 2 if converted else slack)[0]
 
 
 def _optimal(steps: Sequence[Step], delta: Fraction) -> float:
     converted = any(step.pair is None for step in steps)
     half = delta - _spare(steps, delta) / 2 if converted else delta
-    counted = _counted(_priced(steps, half))
+    counted = _priced(steps, half)
     if len(counted) > 1:
         raise Inapplicable("it is known for equal prices only; numeric composes others")
     (((epsilon, lost), count),) = counted.items()
@@ -81,18 +86,10 @@ def _optimal(steps: Sequence[Step], delta: Fraction) -> float:
     return min(optimal, _basic(steps, delta)) if converted else optimal  # basic composition may split delta better
 
 
-def _zcdp(steps: Sequence[Step], delta: Fraction) -> float:
-    return zcdp_to_epsilon(_rhos(steps), delta=delta)
-
-
-def _gdp(steps: Sequence[Step], delta: Fraction) -> float:
-    return gdp_to_epsilon(_mus_squared(steps), delta=delta)
-
-
 def _numeric(steps: Sequence[Step], delta: Fraction) -> float:
     normal, parts = Fraction(0), []
     for step in steps:
-        mu_squared, pure = step.least_mu_squared, step.pure
+        mu_squared, pure = step.amount_in(Currency.GDP), step.pure
         if step.losses is not None:
             parts.append((step.losses, step.count))
         elif pure is not None and (step.mu_squared is None or Fraction(step.mu_squared) >= Fraction(pure_gdp(pure))):
@@ -112,31 +109,10 @@ _ACCOUNTS: Mapping[Theorem, Callable[[Sequence[Step], Fraction], float]] = {
     Theorem.BASIC: _basic,
     Theorem.ADVANCED: _advanced,
     Theorem.OPTIMAL: _optimal,
-    Theorem.ZCDP: _zcdp,
-    Theorem.GDP: _gdp,
+    Theorem.ZCDP: lambda steps, delta: zcdp_to_epsilon(amount_in(Currency.ZCDP, steps), delta=delta),
+    Theorem.GDP: lambda steps, delta: gdp_to_epsilon(amount_in(Currency.GDP, steps), delta=delta),
     Theorem.NUMERIC: _numeric,
 }
-
-
-def _pures(steps: Sequence[Step]) -> Fraction:
-    return _sum([(step.pure, step.count) for step in steps], what="a pure epsilon")
-
-
-def _rhos(steps: Sequence[Step]) -> Fraction:
-    return _sum([(step.least_rho, step.count) for step in steps], what="a rho")
-
-
-def _mus_squared(steps: Sequence[Step]) -> Fraction:
-    return _sum([(step.least_mu_squared, step.count) for step in steps], what="a mu squared")
-
-
-def _sum(amounts: Sequence[tuple[Fraction | None, int]], *, what: str) -> Fraction:
-    total = Fraction(0)
-    for amount, count in amounts:
-        if amount is None:
-            raise Inapplicable(f"a step has no price from which {what} follows")
-        total += amount * count
-    return total
 
 
 def _spare(steps: Sequence[Step], delta: Fraction) -> Fraction:
@@ -147,25 +123,21 @@ def _spare(steps: Sequence[Step], delta: Fraction) -> Fraction:
     return spare
 
 
-def _priced(steps: Sequence[Step], delta: Fraction) -> list[tuple[Price, int]]:
-    """Return an (epsilon, delta) of every step. Steps without one are converted at equal parts of the remaining delta."""
+def _priced(steps: Sequence[Step], delta: Fraction) -> Counter[Price]:
+    """Return how many steps have each (epsilon, delta). Steps without one are converted at equal parts of the remaining delta."""
     spare, lacking = _spare(steps, delta), sum(step.count for step in steps if step.pair is None)
     if lacking and spare == 0:
         raise Inapplicable("a step has only a rho or mu squared, and its conversion needs a part of a delta above 0")
-    return [(step.pair or _converted(step, spare / lacking), step.count) for step in steps]
-
-
-def _counted(priced: Sequence[tuple[Price, int]]) -> Counter[Price]:
     counted: Counter[Price] = Counter()
-    for price, count in priced:
-        counted[price] += count
+    for step in steps:
+        counted[step.pair or _converted(step, spare / lacking)] += step.count
     return counted
 
 
 def _converted(step: Step, part: Fraction) -> Price:
-    rho, mu_squared = step.least_rho, step.least_mu_squared
-    known = [] if rho is None else [zcdp_to_epsilon(rho, delta=part)]
-    known += [] if mu_squared is None else [gdp_to_epsilon(mu_squared, delta=part)]
-    if not known:
+    rho, mu_squared = step.amount_in(Currency.ZCDP), step.amount_in(Currency.GDP)
+    epsilons = [] if rho is None else [zcdp_to_epsilon(rho, delta=part)]
+    epsilons += [] if mu_squared is None else [gdp_to_epsilon(mu_squared, delta=part)]
+    if not epsilons:
         raise Inapplicable("only the losses of a step are known; numeric composes them")
-    return Fraction(max(min(known), _LEAST)), part
+    return Fraction(max(min(epsilons), _LEAST)), part

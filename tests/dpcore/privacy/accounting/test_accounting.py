@@ -29,7 +29,7 @@ from dpcore.privacy.accounting import (
     zcdp_to_delta,
     zcdp_to_epsilon,
 )
-from dpcore.textbook.theorems import basic_composition, group_gdp, group_pure, group_zcdp, laplace_zcdp
+from dpcore.textbook.theorems import basic_composition, laplace_zcdp
 
 epsilons = st.floats(min_value=1e-4, max_value=30)
 rhos = st.floats(min_value=1e-5, max_value=50)
@@ -154,8 +154,6 @@ def test_every_formula_refuses_arguments_that_mean_nothing(bad):
         lambda: gaussian_zcdp(l2_squared=1, sigma=bad),
         lambda: discrete_laplace_zcdp(bad, l1=1, linf=1),
         lambda: basic_composition([(bad, 0.0)]),
-        lambda: group_pure(bad, size=2),
-        lambda: group_zcdp(bad, size=2),
         lambda: gdp_to_epsilon(bad, delta=1e-9),
         lambda: gdp_to_epsilon(0.1, delta=bad),
         lambda: gdp_to_delta(bad, epsilon=1.0),
@@ -164,7 +162,6 @@ def test_every_formula_refuses_arguments_that_mean_nothing(bad):
         lambda: gdp_to_pure(bad),
         lambda: pure_gdp(bad),
         lambda: gaussian_gdp(l2_squared=1, sigma=bad),
-        lambda: group_gdp(bad, size=2),
     ]
     for call in calls:
         with pytest.raises(UsageError):
@@ -184,14 +181,5 @@ def test_sensitivities_that_contradict_each_other_are_refused(l1, linf):
         discrete_laplace_zcdp(1.0, l1=l1, linf=linf)
 
 
-@pytest.mark.parametrize("size", [0, -1, 1.5, True])
-def test_a_group_without_a_whole_size_is_refused(size):
-    with pytest.raises(UsageError, match="size"):
-        group_pure(1.0, size=size)
-
-
-def test_pure_parts_add_and_groups_multiply():
+def test_pure_parts_add():
     assert basic_composition([(0.5, 0.0), (0.25, 0.125)]) == (Fraction(3, 4), Fraction(1, 8))
-    assert group_pure(0.5, size=3) == Fraction(3, 2)
-    assert group_zcdp(Fraction(1, 100), size=3) == Fraction(9, 100)
-    assert group_gdp(Fraction(1, 100), size=3) == Fraction(9, 100)

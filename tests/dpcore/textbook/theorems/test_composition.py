@@ -18,11 +18,10 @@ from dpcore.textbook.theorems import (
     group_approximate,
     optimal_composition,
     optimal_composition_delta,
-    pair_gdp,
-    pair_zcdp,
     parallel_approximate,
     parallel_composition,
 )
+from tests.dpcore.textbook.theorems.coverings import pair_gdp, pair_zcdp
 
 epsilons = st.floats(min_value=1e-3, max_value=2)
 counts = st.integers(1, 60)

@@ -20,7 +20,8 @@ from dpcore.privacy.accounting import (
     pure_zcdp,
     zcdp_to_delta,
 )
-from dpcore.textbook.theorems import Pair, pair_gdp, pair_zcdp
+from dpcore.textbook.theorems import Pair
+from tests.dpcore.textbook.theorems.coverings import pair_gdp, pair_zcdp
 
 COIN = Pair.of([Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)])
 UNEVEN = Pair.of([Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)], [Fraction(1, 10), Fraction(2, 5), Fraction(1, 2)])

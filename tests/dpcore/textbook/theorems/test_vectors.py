@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from dpcore.privacy.accounting import (
+    Currency,
+    amount_of_group,
     analytic_gaussian_sigma,
     epsilon_to_zcdp,
     exponential_zcdp,
@@ -29,7 +31,6 @@ from dpcore.textbook.theorems import (
     discrete_gaussian_delta,
     gaussian_losses,
     group_approximate,
-    group_zcdp,
     laplace_losses,
     laplace_zcdp,
     numeric_composition,
@@ -55,7 +56,7 @@ SPENDS: dict[str, Formula] = {
     "pure_dp_rho": lambda i: pure_zcdp(i["eps"]),
     "expmech_rho": lambda i: exponential_zcdp(i["eps"]),
     "gaussian_rho": lambda i: gaussian_zcdp(l2_squared=round(i["l2"] ** 2), sigma=i["sigma"]),
-    "group_zcdp": lambda i: group_zcdp(i["rho"], size=i["k"]),
+    "group_zcdp": lambda i: amount_of_group(Fraction(i["rho"]), currency=Currency.ZCDP, size=i["k"]),
     "group_approx": lambda i: group_approximate(i["eps"], delta=i["delta"], size=i["k"]),
     "mixed": lambda i: zcdp_to_epsilon(sum(map(Fraction, i["parts"])), delta=i["delta"]),
     "census2020_persons": lambda i: zcdp_to_epsilon(i["rho"], delta=i["delta"]),

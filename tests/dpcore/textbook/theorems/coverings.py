@@ -1,6 +1,6 @@
 """The least rho and the least mu^2 that cover a pair of finite distributions, in both directions.
 
-Used to price a mechanism whose worst pair of neighbours is known and finite, and to test the prices of others.
+An oracle for the prices of mechanisms.
 """
 
 import heapq
