@@ -1,6 +1,5 @@
 """Randomized response: make each respondent's answer deniable before anyone collects it."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -96,7 +95,6 @@ class RandomizedResponse:
             amount=amount,
             wanted=LARGEST_EPSILON,
             cheapest=SMALLEST_EPSILON,
-            guess=lambda budget: _bought(budget / protection.rows_per_unit, answers=answers, currency=currency),
         )
         return cls(epsilon=epsilon, answers=answers, protection=protection)
 
@@ -214,20 +212,3 @@ def _mu_squared(epsilon: float, *, answers: int) -> Fraction:
     log_odds = exact - real.ln(answers - 1), -real.ln(real.exp(exact) + answers - 2)
     true, other = (real.sign(odds) * log_odds_quantile(abs(odds)) for odds in log_odds)
     return Fraction(rounded_up(((true - other) * (1 + _MARGIN)) ** 2))
-
-
-def _bought(amount: Fraction, *, answers: int, currency: Currency) -> float:
-    """Return about the epsilon that an amount buys, by the secant method on logarithms, where a price is almost linear."""
-
-    def gap(place: float) -> float:
-        return math.log(_price(math.exp(place), answers=answers, currency=currency) / amount)
-
-    last, here = math.log(LARGEST_EPSILON), 0.0
-    gap_last, gap_here = gap(last), gap(here)
-    for _ in range(12):
-        if gap_here == gap_last or abs(gap_here) < 1e-15:
-            break
-        step = gap_here * (here - last) / (gap_here - gap_last)
-        last, here = here, min(max(here - step, math.log(SMALLEST_EPSILON)), math.log(LARGEST_EPSILON))
-        gap_last, gap_here = gap_here, gap(here)
-    return math.exp(here)

@@ -147,10 +147,10 @@ def bounds_for(terms: Terms, *, rows: int) -> Bounds:
     Raises:
         UsageError: The message names the smallest alpha, and the fewest rows, that would do.
     """
-    found = _attempt(terms, rows)
-    if found is None:
+    bounds = _attempt(terms, rows)
+    if bounds is None:
         raise UsageError(_refusal(terms, rows))
-    return found
+    return bounds
 
 
 def noise_bound(noise: Noise, *, miss: float) -> int:
@@ -218,14 +218,14 @@ def _attempt(terms: Terms, rows: int) -> Bounds | None:
     than the number that is tried.
     """
     hard_rounds = _rounded_up(math.log(terms.cells) / (2 * terms.alpha**2))
-    while found := _with_rounds(terms, rows, hard_rounds):
-        least = found.threshold - found.gate_error
-        gap = found.gap(least)
-        if least <= found.count_error or gap < 0.49 * terms.alpha:
+    while bounds := _with_rounds(terms, rows, hard_rounds):
+        least = bounds.threshold - bounds.gate_error
+        gap = bounds.gap(least)
+        if least <= bounds.count_error or gap < 0.49 * terms.alpha:
             return None
         needed = math.log(terms.cells) / (2 * gap * gap)
         if math.floor(needed) <= hard_rounds:
-            return found
+            return bounds
         hard_rounds = max(_rounded_up(needed), hard_rounds + 1)
     return None
 

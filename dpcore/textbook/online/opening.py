@@ -12,7 +12,6 @@ from typing import Any
 from dpcore.curator.gate import CountQuery, Gatekeeper
 from dpcore.errors import RunHeld, UsageError
 from dpcore.ledger import Lease, Ledger, RunState
-from dpcore.models import Model
 from dpcore.places import places_of_spec, using
 from dpcore.privacy.accounting import budget_of
 from dpcore.runs.paying import ledger_of, paying_account
@@ -22,7 +21,7 @@ from dpcore.steward.approvals import approval_for, request
 from dpcore.tables.cluster import connected
 from dpcore.tables.engines import engine_for
 from dpcore.tables.ingest import Source, check_key
-from dpcore.textbook.online import Bounds, OnlineAnswer, OnlineSession, Terms, bounds_for, count_query
+from dpcore.textbook.online import OnlineAnswer, OnlineSession, Terms, bounds_for, count_query
 from dpcore.universe import Universe
 
 RESTARTS = 8
@@ -31,15 +30,17 @@ RESTARTS = 8
 _RULES = 1  # part of every claim: a session can only be resumed under the rules it was reserved for
 
 
-class Online:
+class Online(OnlineSession):
     """An open session: SQL in, answers out. `run_id` is the id to resume it by."""
 
-    def __init__(self, session: OnlineSession, *, universe: Universe, ledger: Ledger, lease: Lease) -> None:
-        self._session = session
+    def __init__(
+        self, universe: Universe, *, terms: Terms, ledger: Ledger, lease: Lease, gatekeeper: Gatekeeper
+    ) -> None:
+        super().__init__(universe.shape, terms=terms, ledger=ledger, run_id=lease.run, gatekeeper=gatekeeper)
+        self.run_id = lease.run
         self._universe = universe
         self._ledger = ledger
         self._lease = lease
-        self.run_id = lease.run
 
     def ask(self, query: str | CountQuery) -> OnlineAnswer:
         """Answer a counting query: SQL such as `select count(*) from release where age >= 65`, or a CountQuery.
@@ -47,31 +48,11 @@ class Online:
         Raises:
             UsageError: If it is no query that can be answered. Nothing is spent.
         """
-        return self._session.ask(count_query(query, self._universe) if isinstance(query, str) else query)
-
-    @property
-    def bounds(self) -> Bounds:
-        """The parameters of the theorem that the answers follow."""
-        return self._session.bounds
-
-    @property
-    def model(self) -> Model:
-        """The public model that the session has learned."""
-        return self._session.model
-
-    @property
-    def queries(self) -> int:
-        """How many different queries were answered so far."""
-        return self._session.queries
-
-    @property
-    def hard_rounds(self) -> int:
-        """How many of them were measured and paid for."""
-        return self._session.hard_rounds
+        return super().ask(count_query(query, self._universe) if isinstance(query, str) else query)
 
     def end(self) -> None:
         """End the session for good, and refund the part of its reservation that was never charged."""
-        self._session.suspend()
+        self.suspend()
         self._ledger.settle(self.run_id, release=None, lease=self._lease)
 
 
@@ -149,9 +130,13 @@ def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
             )
             histogram = reading.count(declaration.universe)
             gatekeeper = Gatekeeper(ledger=ledger, currency=account.currency, histogram=histogram, lease=lease)
-            session = _begun(declaration, terms, ledger, gatekeeper, lease)
             try:
-                yield Online(session, universe=declaration.universe, ledger=ledger, lease=lease)
+                session = Online(declaration.universe, terms=terms, ledger=ledger, lease=lease, gatekeeper=gatekeeper)
+            except UsageError:  # the noisy total refutes the terms
+                ledger.settle(lease.run, release=None, lease=lease)
+                raise
+            try:
+                yield session
             finally:
                 if ledger.run(lease.run).state is RunState.OPEN:
                     with suppress(RunHeld):  # a worker that has taken over the session goes on with it
@@ -160,26 +145,14 @@ def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
             engine.close()
 
 
-def _begun(
-    declaration: Declaration, terms: Terms, ledger: Ledger, gatekeeper: Gatekeeper, lease: Lease
-) -> OnlineSession:
-    """Return the session. If the noisy total refutes its terms, end the run and refund the rest."""
-    shape = declaration.universe.shape
-    try:
-        return OnlineSession(shape, terms=terms, ledger=ledger, run_id=lease.run, gatekeeper=gatekeeper)
-    except UsageError:
-        ledger.settle(lease.run, release=None, lease=lease)
-        raise
-
-
 def _leased(ledger: Ledger, declaration: Declaration, terms: Terms, resume: str | None) -> Lease:
     """Reserve the budget of a session, or find its reservation again, and lease its run."""
     spec = declaration.spec
-    known = {run.id: run for run in ledger.runs(spec.dataset)}
+    runs = {run.id: run for run in ledger.runs(spec.dataset)}
     if resume is not None:
-        if resume not in known:
+        if resume not in runs:
             raise UsageError(f"account {spec.dataset} has no session {resume} to resume; see `dpflow ledger show`")
-        if known[resume].fence > terms.restarts:
+        if runs[resume].fence > terms.restarts:
             raise UsageError(
                 f"session {resume} was resumed {terms.restarts} times, as often as it may be; end it with `dpflow ledger settle {resume}`, "
                 "and open another one with more `restarts`"

@@ -87,7 +87,7 @@ class OnlineSession:
         self._answers: dict[str, OnlineAnswer] = {}
         self._unmeasured: tuple[CountQuery, int] | None = None
         self._gates = self._hard = 0
-        stored = {each.step: each.output or b"" for each in ledger.transcript(run_id)}
+        stored = {operation.step: operation.output or b"" for operation in ledger.transcript(run_id)}
         total = (
             Measurement.from_bytes(stored[TOTAL], step=TOTAL)
             if TOTAL in stored
@@ -125,8 +125,8 @@ class OnlineSession:
                 "a query must be a CountQuery with columns and cells of this universe; make it with count_query"
             )
         with self._lock:
-            if known := self._known(query.key):
-                return known
+            if repeated := self._answered(query.key):
+                return repeated
             self._weights.check(query)
             self._require_open()
             with self._fails_for_good():
@@ -175,7 +175,7 @@ class OnlineSession:
             self._failed = True
             raise
 
-    def _known(self, key: str) -> OnlineAnswer | None:
+    def _answered(self, key: str) -> OnlineAnswer | None:
         if self._opened and key in self._opened.easy:
             return self._easy(self._opened.easy[key])
         return self._answers.get(key)
