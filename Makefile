@@ -7,7 +7,7 @@ OPEN_ACCOUNT = $(BIN)/dpflow ledger show $(ACCOUNT) >/dev/null 2>&1 || \
 # Tests wait for a disk at every commit of a ledger: where memory can be had as a folder, they use that.
 MEMORY := $(shell [ -w /dev/shm ] && [ "$$(df -Pk /dev/shm | awk 'NR == 2 {print $$4}')" -gt 4000000 ] && echo /dev/shm)
 # What tells most in least time: no server, no other process, no statistics that need many draws.
-FAST := $(addprefix tests/dpcore/,cli curator descent marginals privacy reporting spec steward textbook universe) \
+FAST := $(addprefix tests/dpcore/,cli curator descent marginals privacy reporting spec steward textbook/theorems textbook/truthful universe) \
 	$(filter-out tests/dpcore/test_randomness.py,$(wildcard tests/dpcore/test_*.py)) \
 	$(addprefix --ignore=tests/dpcore/,cli/test_audit.py privacy/accounting/test_gaussian.py privacy/accounting/test_sampler.py spec/test_encodings.py)
 QUIET_PIP := --quiet --disable-pip-version-check -c constraints.txt
