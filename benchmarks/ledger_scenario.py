@@ -25,7 +25,7 @@ DRAWN = "drawn"
 
 CAP, RAISED = 10**9, 2 * 10**9
 MONTHS = tuple(f"2026-{month:02}" for month in range(1, 7))
-MECHANISM = DiscreteGaussian(sigma=1e5, sensitivity=Sensitivity(l1=1, l2_squared=1, linf=1)).describe()
+MECHANISM = DiscreteGaussian(scale=1e5, sensitivity=Sensitivity(l1=1, l2_squared=1, linf=1)).describe()
 """A mechanism whose price is at most the amount of any step."""
 VERSION = f"sha256:{'5' * 64}"
 

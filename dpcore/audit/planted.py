@@ -14,10 +14,11 @@ from dpcore.curator.charges import Statistic
 from dpcore.curator.curator import Curator
 from dpcore.curator.gate import CountQuery, Gate, Gatekeeper
 from dpcore.ledger import Operation, OperationState
-from dpcore.mechanisms import DiscreteLaplace, Mechanism
-from dpcore.mechanisms.currency_noise import Noise
+from dpcore.mechanisms import Mechanism
 from dpcore.mechanisms.descriptions import Description
-from dpcore.mechanisms.exact import Exact
+from dpcore.mechanisms.noise import Noise
+from dpcore.mechanisms.noisy_count import NoisyCount
+from dpcore.mechanisms.query import Exact
 from dpcore.mechanisms.sampling import entropy
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.mechanisms.weighing import Weighing
@@ -133,18 +134,12 @@ class Variant:
         return self.drawn(counts)
 
 
-def _halved(noise: Noise) -> Noise:
-    if isinstance(noise, DiscreteLaplace):
-        return replace(noise, scale=noise.scale / 2)
-    return replace(noise, sigma=noise.sigma / 2)
-
-
 class HalfNoiseCurator(Curator):
     """A curator that measures marginals with half the noise that it pays for."""
 
     def _marginal_mechanism(self, share: Fraction) -> Any:
         stated: Any = super()._marginal_mechanism(share)
-        return Variant(stated=stated, drawn=_halved(stated).draw)
+        return Variant(stated=stated, drawn=replace(stated, scale=stated.scale / 2).draw)
 
 
 class FreeCurator(Curator):
@@ -234,34 +229,16 @@ def answered_free(account: str, query: Any, *columns: Any) -> Any:  # noqa: ARG0
 
 def drawn_while_reading(account: str, query: Any, *columns: Any) -> Any:
     """Ask a query that draws its noise before it is charged."""
-    return ask(account, EarlyQuery(query), *columns)
+    return ask(account, EarlyCount(noise=query.noise, scale=query.scale, protection=query.protection), *columns)
 
 
-@dataclass(frozen=True)
-class EarlyQuery:
-    """A query that adds its noise as it reads the table."""
-
-    stated: Any
-
-    @property
-    def protection(self) -> Protection:
-        """The stated protection."""
-        stated: Protection = self.stated.protection
-        return stated
-
-    def price(self, currency: Currency) -> int:
-        """Return the stated price."""
-        return int(self.stated.price(currency))
-
-    def describe(self) -> Description:
-        """Return the stated parameters."""
-        stated: Description = self.stated.describe()
-        return stated
+class EarlyCount(NoisyCount):
+    """A count that adds its noise as it reads the table."""
 
     def read(self, *columns: Any, **more: Any) -> Exact:
         """Return an answer that already includes the noise."""
-        return Exact(self.stated.draw(*columns, **more), protection=self.protection)
+        return Exact(super().answer(super().read(*columns, **more)), protection=self.protection)
 
-    def answer(self, exact: Exact) -> Any:
+    def answer(self, exact: Exact) -> int:
         """Return the value drawn earlier."""
-        return exact.for_noise()
+        return int(exact.for_noise())

@@ -131,8 +131,8 @@ def _price(mechanism: Mechanism, currency: Currency) -> Fraction | None:
 
 def _losses(mechanism: Mechanism) -> Losses | None:
     """Return the noise's own loss distribution where it is known: if no count moves by more than 1, at worst l1 counts move by 1."""
-    if isinstance(mechanism, DiscreteGaussian) and mechanism.sensitivity.linf == 1 and mechanism.sigma <= _WIDEST:
-        return discrete_gaussian_losses(mechanism.sigma, count=mechanism.sensitivity.l1)
+    if isinstance(mechanism, DiscreteGaussian) and mechanism.sensitivity.linf == 1 and mechanism.scale <= _WIDEST:
+        return discrete_gaussian_losses(mechanism.scale, count=mechanism.sensitivity.l1)
     if isinstance(mechanism, DiscreteLaplace) and mechanism.sensitivity.linf == 1 < mechanism.sensitivity.l1:
         return approximate_losses(1 / Fraction(mechanism.scale), delta=0, count=mechanism.sensitivity.l1)
     return None

@@ -2,45 +2,19 @@
 
 import json
 import uuid
-from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
 from inspect import signature
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
 from dpcore.curator.charges import Statistic, charge
 from dpcore.errors import DpflowError, SourceBroken, StepFailed, UsageError
 from dpcore.ledger import Account, open_ledger
-from dpcore.mechanisms.descriptions import Description
-from dpcore.mechanisms.exact import Exact
-from dpcore.privacy.accounting import Currency
+from dpcore.mechanisms.query import Answer, Query
 from dpcore.privacy.protection import Protection
 
-Answer = TypeVar("Answer", covariant=True)  # noqa: PLC0105  the type of a query's answer
-
 STEP = "answer"
-
-
-class Query(Protocol[Answer]):
-    """A mechanism with a protection, which reads the table and adds its noise in separate steps."""
-
-    @property
-    def protection(self) -> Protection:
-        """The unit it protects, and the neighbouring relation."""
-
-    def price(self, currency: Currency) -> int:
-        """Return its price, as an amount of the currency."""
-
-    def describe(self) -> Description:
-        """Return the public parameters, from which anyone can recompute the price."""
-
-    @property
-    def read(self) -> Callable[..., Exact]:
-        """The function that computes the exact answer. It raises for unusable columns."""
-
-    def answer(self, exact: Exact) -> Answer:
-        """Return the answer with its noise."""
 
 
 def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answer:
@@ -85,7 +59,7 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
 
 def _require_columns(query: Query[Any], columns: tuple[Any, ...], more: dict[str, Any]) -> None:
     """Raise, before anything is reserved, unless this is a query and it accepts these columns."""
-    if not all(hasattr(query, part) for part in ("protection", "price", "describe", "read", "answer")):
+    if not isinstance(query, Query):
         raise UsageError(
             "only a query with a protection can be asked: a NoisyCount, BoundedSum, BoundedMean, NoisyHistogram, NoisyQuantiles, "
             "TopCategories, NoisyChoice or CountsAbove"

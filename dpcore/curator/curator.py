@@ -17,7 +17,7 @@ from dpcore.ledger import Lease, Ledger
 from dpcore.marginals.measurements import Counts, Measurement, Selection
 from dpcore.marginals.workload import MOST_WEIGHT, Axes
 from dpcore.mechanisms import ExponentialMechanism, Mechanism
-from dpcore.mechanisms.currency_noise import Noise
+from dpcore.mechanisms.noise import Noise
 from dpcore.mechanisms.pricing import cell_noise, least_amount, marginal_noise, number_noise
 from dpcore.mechanisms.weighing import Weighing
 from dpcore.privacy.accounting import Currency

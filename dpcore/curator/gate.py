@@ -14,7 +14,7 @@ from dpcore.errors import StepFailed
 from dpcore.ledger import Lease, Ledger, Operation
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Axes
-from dpcore.mechanisms.currency_noise import Noise
+from dpcore.mechanisms.noise import Noise
 from dpcore.mechanisms.sessions import Session
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import Currency

@@ -1,26 +1,28 @@
 """The mechanisms, which turn private counts into noisy public ones. Each keeps its price separate from its draw."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.bounded_mean import BoundedMean
 from dpcore.mechanisms.bounded_sum import BoundedSum
 from dpcore.mechanisms.counts_above import CountsAbove
-from dpcore.mechanisms.descriptions import Description
 from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
-from dpcore.mechanisms.gaussian import DiscreteGaussian
-from dpcore.mechanisms.laplace import DiscreteLaplace
+from dpcore.mechanisms.mechanism import Mechanism
+from dpcore.mechanisms.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    RoundedGaussian,
+    analytic_gaussian,
+    classic_gaussian,
+)
 from dpcore.mechanisms.noisy_choice import NoisyChoice, Wanted
 from dpcore.mechanisms.noisy_count import NoisyCount
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
 from dpcore.mechanisms.noisy_quantiles import NoisyQuantiles
 from dpcore.mechanisms.noisy_value import NoisyValue
-from dpcore.mechanisms.rounded import RoundedGaussian, analytic_gaussian, classic_gaussian
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.mechanisms.top_categories import TopCategories
-from dpcore.privacy.accounting import Currency
 
 __all__ = [
     "KINDS",
@@ -49,17 +51,7 @@ __all__ = [
 ]
 
 
-class Mechanism(Protocol):
-    """The part of a mechanism that the ledger needs before a draw."""
-
-    def price(self, currency: Currency) -> int:
-        """Return the price of one draw as an amount, rounded up."""
-
-    def describe(self) -> Description:
-        """Return the public parameters, from which anyone can recompute the price."""
-
-
-KINDS = (
+KINDS: tuple[type[Mechanism], ...] = (
     DiscreteLaplace,
     DiscreteGaussian,
     RoundedGaussian,
@@ -79,16 +71,17 @@ KINDS = (
 """All mechanisms that a ledger row may describe."""
 
 
-def from_description(description: Mapping[str, object], *, kinds: Iterable[type[Any]] = KINDS) -> Mechanism:
+def from_description(description: Mapping[str, object], *, kinds: Iterable[type[Mechanism]] = KINDS) -> Mechanism:
     """Rebuild the mechanism that a ledger row describes, to recompute its price.
 
+    >>> from dpcore.privacy.accounting import Currency
     >>> row = {"name": "discrete-laplace", "scale": "2.0", "l1": 1, "l2_squared": 1, "linf": 1}
     >>> from_description(row).price(Currency.PURE)
     500000000000
     """
     for kind in kinds:
         if description.get("name") == kind.name:
-            mechanism: Mechanism = kind.from_description(description)
+            mechanism = kind.from_description(description)
             if mechanism.describe() != dict(description):
                 raise UsageError("this mechanism's description does not match its parameters exactly; do not trust it")
             return mechanism

@@ -1,22 +1,21 @@
 """A noisy mean of numbers, each clipped to its declared bounds."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
 
-from dpcore.mechanisms.bounded_rows import Column
-from dpcore.mechanisms.bounded_sum import COARSER, check_sums_fit, kept_steps
+from dpcore.mechanisms.bounded_rows import Column, kept_rows
+from dpcore.mechanisms.bounded_sum import check_sums_fit
 from dpcore.mechanisms.calibration import checked_amount
-from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in, one_number
-from dpcore.mechanisms.descriptions import Description, describe_protection, number_in, protection_in
-from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.grid import Step, ValueGrid
-from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.mechanisms.noise import KIND_OF_NOISE, LEAST_NOISE, Noise, bought_noise, one_number
+from dpcore.mechanisms.query import COARSER, Exact, Query
+from dpcore.mechanisms.sampling.thresholds import Shape
+from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Attribute
 
@@ -43,7 +42,7 @@ class MeanEstimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundedMean:
+class BoundedMean(Query[MeanEstimate]):
     """Average a numeric column of clipped, gridded values: middle + noisy centred sum / noisy count.
 
     >>> from dpcore.universe import Integer
@@ -74,28 +73,28 @@ class BoundedMean:
         Li, Lyu, Su and Yang 2016, Differential privacy: from theory to practice.
 
     Attributes:
-        grid: The grid that values are rounded to.
-        protection: The unit to protect, and the neighbouring relation.
         noise: The kind of noise, of both the sum and the count.
         sum_scale: The scale, or sigma, of the sum's noise, in half steps.
         count_scale: The scale, or sigma, of the count's noise, in rows.
+        grid: The grid that values are rounded to.
+        protection: The unit to protect, and the neighbouring relation.
     """
 
     name: ClassVar[str] = "bounded-mean"
 
-    grid: ValueGrid
-    protection: Protection
-    noise: NoiseKind
+    noise: Shape
     sum_scale: float
     count_scale: float
+    grid: ValueGrid
+    protection: Protection
 
     def __post_init__(self) -> None:
         """Check, before any draw, that sums fit in 64 bits and that both noises are valid."""
+        super().__post_init__()
         check_sums_fit(self.grid, protection=self.protection)
-        object.__setattr__(self, "noise", NoiseKind(self.noise))
-        for name in ("sum_scale", "count_scale"):
-            self.noise.at(getattr(self, name), sensitivity=one_number(1))
-            object.__setattr__(self, name, float(getattr(self, name)))
+        self._normalise(noise=Shape(self.noise))
+        sums, counts = self.noises
+        self._normalise(sum_scale=sums.scale, count_scale=counts.scale)
 
     @classmethod
     def for_amount(
@@ -112,70 +111,48 @@ class BoundedMean:
             step: The spacing of the grid that values are rounded to.
             protection: The unit to protect, and the neighbouring relation.
         """
-        grid = ValueGrid.of(attribute, step=step)
-        check_sums_fit(grid, protection=protection)
-        together, *alone = _movements(grid, protection)
+        kind, grid = LEAST_NOISE[Currency(currency)], ValueGrid.of(attribute, step=step)
+        draft = cls(noise=kind.shape, sum_scale=1.0, count_scale=1.0, grid=grid, protection=protection)
+        together, *alone = draft.movements
         for_sum = amount if alone else math.floor(checked_amount(amount) * SUM_SHARE)
-        widest = one_number(max(move[0] for move in (together, *alone)))
-        noise, sum_scale = bought_noise(for_sum, currency=currency, sensitivity=widest, otherwise=COARSER)
-        left = amount - noise.at(sum_scale, sensitivity=one_number(together[0])).price(currency)
-        rows = one_number(together[1])
-        _, count_scale = bought_noise(left, currency=currency, sensitivity=rows, otherwise="keep fewer rows per unit")
-        return cls(grid=grid, protection=protection, noise=noise, sum_scale=sum_scale, count_scale=count_scale)
-
-    @classmethod
-    def for_epsilon(  # noqa: PLR0913  what is asked, for whom, and how it is paid
-        cls,
-        epsilon: float,
-        *,
-        delta: float,
-        attribute: Attribute,
-        step: Step,
-        protection: Protection,
-        currency: Currency | None = None,
-    ) -> Self:
-        """Return the mean with the least noise that satisfies (epsilon, delta).
-
-        Without the currency of the account that pays, it is pure epsilon at delta 0, and zCDP otherwise.
-        """
-        chosen, amount = budget_of(epsilon, delta=delta, currency=currency)
-        return cls.for_amount(amount, currency=chosen, attribute=attribute, step=step, protection=protection)
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from its description."""
-        return cls(
-            grid=ValueGrid.from_description(description),
-            protection=protection_in(description),
-            noise=kind_in(description),
-            sum_scale=number_in(description, "sum_scale"),
-            count_scale=number_in(description, "count_scale"),
+        farthest = one_number(max(distance for distance, _ in draft.movements))
+        sums = bought_noise(for_sum, currency=currency, sensitivity=farthest, otherwise=COARSER)
+        left = amount - replace(sums, sensitivity=one_number(together[0])).price(currency)
+        counts = bought_noise(
+            left, currency=currency, sensitivity=one_number(together[1]), otherwise="keep fewer rows per unit"
         )
+        return replace(draft, sum_scale=sums.scale, count_scale=counts.scale)
+
+    @property
+    def movements(self) -> tuple[tuple[int, int], ...]:
+        """The worst movements of centred sum and count, in half steps and rows. The one that moves both comes first."""
+        m = self.protection.most
+        together = (m * self.grid.width, m)
+        alone = (2 * m * self.grid.width, 0)
+        return (together, alone) if self.protection.neighbours is Neighbours.REPLACE_ONE else (together,)
 
     def price(self, currency: Currency) -> int:
         """Return the price of one draw as an amount: the price of the most expensive change that one unit can make."""
         return max(
             sum(
-                self.noise.at(scale, sensitivity=one_number(distance)).price(currency)
-                for scale, distance in zip((self.sum_scale, self.count_scale), movement, strict=True)
+                replace(noise, sensitivity=one_number(distance)).price(currency)
+                for noise, distance in zip(self.noises, movement, strict=True)
                 if distance
             )
-            for movement in _movements(self.grid, self.protection)
+            for movement in self.movements
         )
 
-    def draw(self, values: Column, *, ids: Column = None, weights: Column = None) -> MeanEstimate:
-        """Return a noisy mean of the usable values.
+    def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
+        """Return the exact centred sum and number of the kept rows, for `answer` to add noise. Raise for unusable columns.
 
         Args:
-            values: The private column.
+            values: The private column. A row without a usable value is left out.
             ids: The unit id of each row. Required if the unit is a person, rejected if it is a row.
             weights: How often each row counts. Required if the protection names a weight column, rejected otherwise.
         """
-        return self.answer(self.read(values, ids=ids, weights=weights))
-
-    def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
-        """Return the exact centred sum and number of the kept rows, for `answer` to add noise. Raise for unusable columns."""
-        steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
+        steps, times = kept_rows(
+            values, reads=self.grid.reads, code=self.grid.read, protection=self.protection, ids=ids, weights=weights
+        )
         twice_middle = self.grid.lowest + self.grid.highest
         centred = ((2 * steps - twice_middle) * times).sum()
         totals = [np.array([total], dtype=np.int64) for total in (centred, times.sum())]
@@ -183,43 +160,27 @@ class BoundedMean:
 
     def answer(self, exact: Exact) -> MeanEstimate:
         """Add noise to both numbers and return their mean."""
-        sums, counts = self._noises
-        centred, rows = exact.for_noise()
-        return self._estimate(int(sums.draw(centred)[0]), int(counts.draw(rows)[0]))
-
-    def describe(self) -> Description:
-        """Return the public parameters, from which anyone can recompute the price."""
-        return {
-            "name": self.name,
-            "noise": self.noise.value,
-            "sum_scale": repr(self.sum_scale),
-            "count_scale": repr(self.count_scale),
-            **self.grid.describe(),
-            **describe_protection(self.protection),
-        }
+        noisy_sum, noisy_rows = (
+            int(noise.draw(number)[0]) for noise, number in zip(self.noises, exact.for_noise(), strict=True)
+        )
+        return self._estimate(noisy_sum, noisy_rows)
 
     @cached_property
-    def _noises(self) -> tuple[Noise, Noise]:
-        distances = [max(part) for part in zip(*_movements(self.grid, self.protection), strict=True)]
-        sums, counts = map(one_number, distances)
-        return self.noise.at(self.sum_scale, sensitivity=sums), self.noise.at(self.count_scale, sensitivity=counts)
+    def noises(self) -> tuple[Noise, Noise]:
+        """The noise of the sum and the noise of the count, each for the farthest that one unit moves it."""
+        kind = KIND_OF_NOISE[self.noise]
+        sums, counts = (one_number(max(distances)) for distances in zip(*self.movements, strict=True))
+        return kind(scale=self.sum_scale, sensitivity=sums), kind(scale=self.count_scale, sensitivity=counts)
 
     def _estimate(self, noisy_sum: int, noisy_rows: int) -> MeanEstimate:
         """Compute the mean from values that are already public."""
         rows, width = max(noisy_rows, 1), self.grid.width
         offset = Fraction(noisy_sum, rows)
         offset = max(min(offset, Fraction(width)), Fraction(-width))
-        sums, counts = (noise.standard_deviation for noise in self._noises)
+        sums, counts = (noise.standard_deviation for noise in self.noises)
         half_step = float(self.grid.step) / 2
         return MeanEstimate(
             mean=self.grid.value((self.grid.lowest + self.grid.highest + offset) / 2),
             rows=noisy_rows,
             standard_error=half_step * math.hypot(sums, float(offset) * counts) / rows,
         )
-
-
-def _movements(grid: ValueGrid, protection: Protection) -> tuple[tuple[int, int], ...]:
-    """Return the worst movements of centred sum and count, in half steps and rows. The one that moves both comes first."""
-    m = protection.most
-    together = (m * grid.width, m)
-    return (together, (2 * m * grid.width, 0)) if protection.neighbours is Neighbours.REPLACE_ONE else (together,)

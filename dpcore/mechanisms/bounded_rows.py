@@ -58,6 +58,31 @@ def read_column(column: Column, *, reads: Callable[[pa.DataType], bool]) -> list
     return attempt(parts, otherwise=MemoryTable.damaged, failure=SourceBroken)
 
 
+def kept_rows(  # noqa: PLR0913  a column, how it is read, and whose rows they are
+    column: Column,
+    *,
+    reads: Callable[[pa.DataType], bool],
+    code: Callable[[pa.Array], tuple[Wholes, Mask]],
+    protection: Protection,
+    ids: Column,
+    weights: Column,
+) -> tuple[Wholes, Wholes]:
+    """Return the whole number of each kept row, and how often it counts, as private arrays.
+
+    Args:
+        column: The private column.
+        reads: Whether a type can hold the declared values.
+        code: Returns each row's whole number, and which rows have a usable value.
+        protection: The unit to protect.
+        ids: The ids, or None.
+        weights: How often each row counts, or None.
+    """
+    check_given(protection, ids=ids, weights=weights)
+    coded = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_)), *map(code, read_column(column, reads=reads))]
+    values, usable = map(np.concatenate, zip(*coded, strict=True))
+    return bounded_rows(values, usable, protection=protection, ids=ids, weights=weights)
+
+
 def bounded_rows(
     values: Wholes, counts: Mask, *, protection: Protection, ids: Column, weights: Column
 ) -> tuple[Wholes, Wholes]:

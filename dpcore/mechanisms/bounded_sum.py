@@ -1,33 +1,22 @@
 """A noisy sum of numbers, each clipped to its declared bounds."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.bounded_rows import Column, Wholes, bounded_rows, check_given, read_column
-from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in, one_number
-from dpcore.mechanisms.descriptions import (
-    Description,
-    checked_protection,
-    describe_protection,
-    number_in,
-    protection_in,
-)
-from dpcore.mechanisms.exact import Exact
+from dpcore.mechanisms.bounded_rows import Column, kept_rows
 from dpcore.mechanisms.grid import MOST_STEPS, Step, ValueGrid
-from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.mechanisms.noise import one_number
+from dpcore.mechanisms.query import COARSER, Exact, NoisyNumbers, Query
+from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.universe import Attribute
 
-COARSER = "choose a coarser step"
-
 
 @dataclass(frozen=True, kw_only=True)
-class BoundedSum:
+class BoundedSum(NoisyNumbers, Query[float]):
     """Add up a numeric column of clipped, gridded values, with noise.
 
     >>> from dpcore.universe import Integer
@@ -53,25 +42,22 @@ class BoundedSum:
         Dwork, McSherry, Nissim and Smith 2006; Mironov 2012 for why it is on a grid.
 
     Attributes:
-        grid: The grid that values are rounded to.
-        protection: The unit to protect, and the neighbouring relation.
         noise: The kind of noise.
         scale: The scale, or sigma, of the noise, in steps.
+        grid: The grid that values are rounded to.
+        protection: The unit to protect, and the neighbouring relation.
     """
 
     name: ClassVar[str] = "bounded-sum"
+    otherwise: ClassVar[str] = COARSER
 
     grid: ValueGrid
     protection: Protection
-    noise: NoiseKind
-    scale: float
 
     def __post_init__(self) -> None:
-        """Check, before any draw, that sums fit in 64 bits and that the noise is valid."""
+        """Check, before any draw, that the noise is valid and that sums fit in 64 bits."""
+        super().__post_init__()
         check_sums_fit(self.grid, protection=self.protection)
-        object.__setattr__(self, "noise", NoiseKind(self.noise))
-        self.noise.at(self.scale, sensitivity=self.sensitivity)
-        object.__setattr__(self, "scale", float(self.scale))
 
     @classmethod
     def for_amount(
@@ -86,109 +72,43 @@ class BoundedSum:
             step: The spacing of the grid that values are rounded to.
             protection: The unit to protect, and the neighbouring relation.
         """
-        grid = ValueGrid.of(attribute, step=step)
-        check_sums_fit(grid, protection=protection)
-        sensitivity = one_number(_distance(grid, protection))
-        noise, scale = bought_noise(amount, currency=currency, sensitivity=sensitivity, otherwise=COARSER)
-        return cls(grid=grid, protection=protection, noise=noise, scale=scale)
-
-    @classmethod
-    def for_epsilon(  # noqa: PLR0913  what is asked, for whom, and how it is paid
-        cls,
-        epsilon: float,
-        *,
-        delta: float,
-        attribute: Attribute,
-        step: Step,
-        protection: Protection,
-        currency: Currency | None = None,
-    ) -> Self:
-        """Return the sum with the least noise that satisfies (epsilon, delta).
-
-        Without the currency of the account that pays, it is pure epsilon at delta 0, and zCDP otherwise.
-        """
-        chosen, amount = budget_of(epsilon, delta=delta, currency=currency)
-        return cls.for_amount(amount, currency=chosen, attribute=attribute, step=step, protection=protection)
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from its description."""
-        return cls(
-            grid=ValueGrid.from_description(description),
-            protection=protection_in(description),
-            noise=kind_in(description),
-            scale=number_in(description, "scale"),
-        )
+        return cls._bought(amount, currency=currency, grid=ValueGrid.of(attribute, step=step), protection=protection)
 
     @property
     def sensitivity(self) -> Sensitivity:
         """How far one neighbour step can move the sum, in steps."""
-        return one_number(_distance(self.grid, self.protection))
+        farthest = self.grid.reach
+        if self.protection.neighbours is Neighbours.REPLACE_ONE:
+            farthest = max(self.grid.highest, 0) - min(self.grid.lowest, 0)
+        return one_number(self.protection.most * farthest)
 
     @property
     def standard_deviation(self) -> float:
         """The noise's standard deviation, in the values' own unit."""
-        return self._on_steps.standard_deviation * float(self.grid.step)
+        return super().standard_deviation * float(self.grid.step)
 
-    def price(self, currency: Currency) -> int:
-        """Return the price of one draw, as an amount."""
-        return self._on_steps.price(currency)
-
-    def draw(self, values: Column, *, ids: Column = None, weights: Column = None) -> float:
-        """Return a noisy sum.
+    def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
+        """Return the exact sum of the kept rows, for `answer` to add noise. Raise for unusable columns.
 
         Args:
             values: The private column. A row without a usable value adds nothing.
             ids: The unit id of each row. Required if the unit is a person, rejected if it is a row.
             weights: How often each row counts. Required if the protection names a weight column, rejected otherwise.
         """
-        return self.answer(self.read(values, ids=ids, weights=weights))
-
-    def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
-        """Return the exact sum of the kept rows, for `answer` to add noise. Raise for unusable columns."""
-        steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
+        steps, times = kept_rows(
+            values, reads=self.grid.reads, code=self.grid.read, protection=self.protection, ids=ids, weights=weights
+        )
         return Exact(np.array([(steps * times).sum()], dtype=np.int64), protection=self.protection)
 
     def answer(self, exact: Exact) -> float:
         """Return the sum with its noise."""
-        return self.grid.value(int(self._on_steps.draw(exact.for_noise())[0]))
-
-    def describe(self) -> Description:
-        """Return the public parameters, from which anyone can recompute the price."""
-        return {
-            "name": self.name,
-            "noise": self.noise.value,
-            "scale": repr(self.scale),
-            **self.grid.describe(),
-            **describe_protection(self.protection),
-        }
-
-    @cached_property
-    def _on_steps(self) -> Noise:
-        return self.noise.at(self.scale, sensitivity=self.sensitivity)
-
-
-def kept_steps(
-    values: Column, *, grid: ValueGrid, protection: Protection, ids: Column, weights: Column
-) -> tuple[Wholes, Wholes]:
-    """Return the kept rows with a usable value, as private arrays: each one's value in steps, and how often it counts."""
-    check_given(protection, ids=ids, weights=weights)
-    parts = [grid.read(part) for part in read_column(values, reads=grid.reads)]
-    steps = np.concatenate([np.empty(0, dtype=np.int64), *(steps for steps, _ in parts)])
-    known = np.concatenate([np.empty(0, dtype=np.bool_), *(known for _, known in parts)])
-    return bounded_rows(steps, known, protection=protection, ids=ids, weights=weights)
+        return self.grid.value(int(self.on_numbers.draw(exact.for_noise())[0]))
 
 
 def check_sums_fit(grid: ValueGrid, *, protection: Protection) -> None:
     """Raise if the grid is so fine that sums of weighted rows could exceed 64 bits."""
-    if grid.reach * checked_protection(protection).row_weight > MOST_STEPS:
+    if grid.reach * protection.row_weight > MOST_STEPS:
         most = MOST_STEPS // protection.row_weight
         raise UsageError(
             f"sums of rows with these weights could exceed 64 bits; {COARSER}, with at most {most} steps from 0 to a bound"
         )
-
-
-def _distance(grid: ValueGrid, protection: Protection) -> int:
-    if protection.neighbours is Neighbours.REPLACE_ONE:
-        return protection.most * (max(grid.highest, 0) - min(grid.lowest, 0))
-    return protection.most * grid.reach

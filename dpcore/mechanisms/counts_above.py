@@ -1,31 +1,23 @@
 """Which of several counts reach a threshold, by the sparse vector technique."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.bounded_rows import Column
-from dpcore.mechanisms.descriptions import (
-    Description,
-    checked_protection,
-    describe_protection,
-    number_in,
-    protection_in,
-    whole_in,
-)
-from dpcore.mechanisms.exact import Exact
-from dpcore.mechanisms.noisy_choice import counts_of
+from dpcore.mechanisms.descriptions import checked_protection
+from dpcore.mechanisms.noisy_count import counts_of
+from dpcore.mechanisms.query import Exact, Query
 from dpcore.mechanisms.sparse_vector import SparseVector
-from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection
 
 MOST_THRESHOLD = 1 << 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountsAbove:
+class CountsAbove(Query[tuple[bool, ...]]):
     """Report for each of several properties, one after another, whether enough rows have it, until `positives` of them have.
 
     >>> rows = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
@@ -49,22 +41,24 @@ class CountsAbove:
     Attributes:
         threshold: The number of rows that a count must reach.
         positives: After so many positive answers there are no more.
-        protection: The unit to protect, and the neighbouring relation.
         epsilon: The epsilon of all answers together.
+        protection: The unit to protect, and the neighbouring relation.
     """
 
     name: ClassVar[str] = "counts-above"
 
     threshold: int
     positives: int
-    protection: Protection
     epsilon: float
+    protection: Protection
 
     def __post_init__(self) -> None:
         """Validate the threshold and the noise before any draw."""
-        checked_protection(self.protection)
-        _check_threshold(self.threshold)
-        object.__setattr__(self, "epsilon", self._sparse_vector.epsilon)
+        super().__post_init__()
+        whole = isinstance(self.threshold, int) and not isinstance(self.threshold, bool)
+        if not whole or not 0 <= self.threshold <= MOST_THRESHOLD:
+            raise UsageError("a threshold must be a whole number of rows")
+        self._normalise(epsilon=self._sparse_vector.epsilon)
 
     @classmethod
     def for_amount(
@@ -88,59 +82,25 @@ class CountsAbove:
         )
         return cls(threshold=threshold, positives=positives, protection=protection, epsilon=bought.epsilon)
 
-    @classmethod
-    def for_epsilon(
-        cls, epsilon: float, *, delta: float, threshold: int, positives: int, protection: Protection
-    ) -> Self:
-        """Return the answers with the least noise that satisfy (epsilon, delta): in pure epsilon at delta 0, through zCDP otherwise."""
-        currency, amount = budget_of(epsilon, delta=delta)
-        return cls.for_amount(
-            amount, currency=currency, threshold=threshold, positives=positives, protection=protection
-        )
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from its description."""
-        return cls(
-            threshold=whole_in(description, "threshold"),
-            positives=whole_in(description, "positives"),
-            protection=protection_in(description),
-            epsilon=number_in(description, "epsilon"),
-        )
-
     def price(self, currency: Currency) -> int:
         """Return the price of all answers together, as an amount."""
         return self._sparse_vector.price(currency)
 
-    def draw(self, *properties: Column, ids: Column = None, weights: Column = None) -> tuple[bool, ...]:
-        """Return the answer for each property, up to the last positive one. There may be fewer answers than properties.
+    def read(self, *properties: Column, ids: Column = None, weights: Column = None) -> Exact:
+        """Return the exact count of each property, for `answer` to compare. Raise for unusable columns.
 
         Args:
             properties: For each property, whether each row has it, such as `table["age"] >= 65`. A null counts as false.
             ids: The unit id of each row. Required if the unit is a person, rejected if it is a row.
             weights: How often each row counts. Required if the protection names a weight column, rejected otherwise.
         """
-        return self.answer(self.read(*properties, ids=ids, weights=weights))
-
-    def read(self, *properties: Column, ids: Column = None, weights: Column = None) -> Exact:
-        """Return the exact count of each property, for `answer` to compare. Raise for unusable columns."""
         if not properties:
             raise UsageError("pass at least one property to count, such as table['age'] >= 65")
         return counts_of(properties, protection=self.protection, ids=ids, weights=weights)
 
     def answer(self, exact: Exact) -> tuple[bool, ...]:
-        """Return whether each noisy count reaches the noisy threshold."""
+        """Return whether each noisy count reaches the noisy threshold, up to the last that does. There may be fewer answers than counts."""
         return tuple(self._sparse_vector.begin(self.threshold).ask_all(exact.for_noise()).tolist())
-
-    def describe(self) -> Description:
-        """Return the public parameters, from which anyone can recompute the price."""
-        return {
-            "name": self.name,
-            "threshold": self.threshold,
-            "positives": self.positives,
-            "epsilon": repr(self.epsilon),
-            **describe_protection(self.protection),
-        }
 
     @cached_property
     def _sparse_vector(self) -> SparseVector:
@@ -150,8 +110,3 @@ class CountsAbove:
             positives=self.positives,
             monotone=self.protection.neighbours is Neighbours.ADD_REMOVE,
         )
-
-
-def _check_threshold(threshold: int) -> None:
-    if isinstance(threshold, bool) or not isinstance(threshold, int) or not 0 <= threshold <= MOST_THRESHOLD:
-        raise UsageError("a threshold must be a whole number of rows")

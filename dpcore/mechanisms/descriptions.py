@@ -1,13 +1,25 @@
 """Write a mechanism's public parameters, with its protection, to a ledger row, and read them back."""
 
-from collections.abc import Mapping
-from typing import TypeAlias
+import json
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from fractions import Fraction
+from types import UnionType
+from typing import Any, NamedTuple, NoReturn, TypeAlias, get_args, get_origin
 
 from dpcore.errors import SpecError, UsageError
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 
 Description: TypeAlias = dict[str, str | int]
 """JSON-serialisable. Floats are stored as text that parses to the same float, so that no serialiser can round them."""
+
+
+class Named(StrEnum):
+    """A choice by its name, which a description holds. An unknown name is rejected, and not shown, as it may be private."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:  # noqa: ARG003  Enum's signature
+        raise UsageError(f"{cls.__name__} must be one of: {', '.join(cls)}")
 
 
 def describe_sensitivity(sensitivity: Sensitivity) -> Description:
@@ -41,11 +53,6 @@ def whole_in(description: Mapping[str, object], key: str) -> int:
     if isinstance(number, bool) or not isinstance(number, int):
         raise UsageError(f"this mechanism's description lacks the whole number {key}; record it with describe()")
     return number
-
-
-def flag_text(flag: bool) -> str:  # noqa: FBT001  the flag is the only argument
-    """Return a flag in the form of a description: yes or no."""
-    return "yes" if flag else "no"
 
 
 def flag_in(description: Mapping[str, object], key: str) -> bool:
@@ -98,3 +105,45 @@ def checked_protection(protection: Protection) -> Protection:
     if protection.weight is None and protection.row_weight != 1:
         raise UsageError("rows that count more than once need a weight column; name it in the Protection")
     return protection
+
+
+class Form(NamedTuple):
+    """How a value of one type stands in a description: as the entry of its name, or as entries of its own."""
+
+    write: Callable[[str, Any], Description]
+    read: Callable[[Mapping[str, object], str], Any]
+
+
+def form_of(kind: Any) -> Form:
+    """Return the form of a declared type. What is read as text or as a list is left to a constructor to check."""
+    if get_origin(kind) is UnionType:
+        form = form_of(get_args(kind)[0])
+        return Form(
+            lambda name, value: {} if value is None else form.write(name, value),
+            lambda description, name: form.read(description, name) if name in description else None,
+        )
+    if get_origin(kind) is tuple:
+        return Form(lambda name, value: {name: json.dumps(value, default=str)}, _list_in)
+    if kind in _FORMS:
+        return _FORMS[kind]
+    if issubclass(kind, Named):
+        return Form(lambda name, value: {name: value.value}, lambda description, name: kind(str(description.get(name))))
+    return Form(lambda _, value: value.describe(), lambda description, _: kind.from_description(description))
+
+
+def _list_in(description: Mapping[str, object], name: str) -> tuple[Any, ...]:
+    try:
+        listed = json.loads(str(description.get(name)))
+        return tuple(tuple(part) if isinstance(part, list) else part for part in listed)
+    except (ValueError, TypeError):
+        raise UsageError(f"this description does not list its {name}; record it with describe()") from None
+
+
+_FORMS: Mapping[type, Form] = {
+    bool: Form(lambda name, value: {name: "yes" if value else "no"}, flag_in),
+    int: Form(lambda name, value: {name: value}, whole_in),
+    float: Form(lambda name, value: {name: repr(value)}, number_in),
+    Fraction: Form(lambda name, value: {name: str(value)}, lambda description, name: str(description.get(name))),
+    Sensitivity: Form(lambda _, value: describe_sensitivity(value), lambda description, _: sensitivity_in(description)),
+    Protection: Form(lambda _, value: describe_protection(value), lambda description, _: protection_in(description)),
+}

@@ -1,9 +1,8 @@
 """The exponential mechanism: select a candidate by its noisy score."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Self
@@ -13,7 +12,8 @@ import numpy.typing as npt
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.calibration import closest_affordable
-from dpcore.mechanisms.descriptions import Description, number_in, whole_in
+from dpcore.mechanisms.descriptions import Named
+from dpcore.mechanisms.mechanism import Mechanism
 from dpcore.mechanisms.sampling import selection
 from dpcore.privacy.accounting import (
     Currency,
@@ -29,7 +29,7 @@ SMALLEST_EPSILON, LARGEST_EPSILON = 1e-12, 1e3
 """Below, a selection is almost uniform; above, it protects nobody."""
 
 
-class Flavour(StrEnum):
+class Flavour(Named):
     """The noise that decides a selection. It also decides the price, so it has no default."""
 
     GUMBEL = "gumbel"
@@ -39,7 +39,7 @@ class Flavour(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExponentialMechanism:
+class ExponentialMechanism(Mechanism):
     """Select the index of a high score among whole-numbered scores.
 
     Guarantee:
@@ -69,8 +69,7 @@ class ExponentialMechanism:
     def __post_init__(self) -> None:
         """Validate epsilon and the sensitivity before any draw."""
         checked_sensitivity(self.sensitivity)
-        object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
-        object.__setattr__(self, "flavour", _flavour_named(self.flavour))
+        self._normalise(epsilon=checked_epsilon(self.epsilon), flavour=Flavour(self.flavour))
 
     @classmethod
     def for_amount(cls, amount: int, *, currency: Currency, sensitivity: int) -> Self:
@@ -79,15 +78,6 @@ class ExponentialMechanism:
         flavour = Flavour.PERMUTE_AND_FLIP if Currency(currency) is Currency.PURE else Flavour.GUMBEL
         epsilon = epsilon_for(amount, currency=currency, bounded_range=flavour is Flavour.GUMBEL)
         return cls(epsilon=epsilon, sensitivity=sensitivity, flavour=flavour)
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from its description."""
-        return cls(
-            epsilon=number_in(description, "epsilon"),
-            sensitivity=whole_in(description, "sensitivity"),
-            flavour=_flavour_named(description.get("flavour")),
-        )
 
     def price(self, currency: Currency) -> int:
         """Return the price of one selection, as an amount."""
@@ -102,15 +92,6 @@ class ExponentialMechanism:
     def _rate(self) -> Fraction:
         """The exponent of a candidate's weight, for each step that its score is behind the best."""
         return Fraction(self.epsilon) / (2 * self.sensitivity)
-
-    def describe(self) -> Description:
-        """Return the public parameters, from which anyone can recompute the price."""
-        return {
-            "name": self.name,
-            "epsilon": repr(self.epsilon),
-            "sensitivity": self.sensitivity,
-            "flavour": self.flavour.value,
-        }
 
 
 def checked_epsilon(epsilon: float) -> float:
@@ -168,10 +149,3 @@ def _guess(currency: Currency, *, bounded_range: bool) -> Callable[[Fraction], f
             return lambda budget: (2 if bounded_range else 1) * gdp_to_pure(budget)
         case Currency.ZCDP:
             return (lambda budget: math.sqrt(8 * budget)) if bounded_range else None
-
-
-def _flavour_named(flavour: object) -> Flavour:
-    try:
-        return Flavour(str(flavour))
-    except ValueError:
-        raise UsageError(f"an exponential mechanism's flavour must be one of: {', '.join(Flavour)}") from None

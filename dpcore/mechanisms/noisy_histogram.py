@@ -2,26 +2,18 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
 from dpcore.errors import UsageError
 from dpcore.marginals.workload import Axes, Workload
-from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in
-from dpcore.mechanisms.descriptions import (
-    Description,
-    checked_protection,
-    describe_protection,
-    number_in,
-    protection_in,
-)
-from dpcore.mechanisms.exact import Exact
+from dpcore.mechanisms.descriptions import Description
+from dpcore.mechanisms.query import Exact, NoisyNumbers, Query
 from dpcore.mechanisms.sampling import entropy
-from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection, Sensitivity
 from dpcore.tables.counting import Counts, count_sets
 from dpcore.tables.ingest import Coding, Draws, Source, ingest
@@ -37,7 +29,7 @@ _KEY_WORDS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyHistogram:
+class NoisyHistogram(NoisyNumbers, Query[Marginals]):
     """Count a table's rows in the cells of some marginals, with noise on each count: one draw, one charge.
 
     >>> from dpcore.privacy.protection import Neighbours
@@ -64,29 +56,25 @@ class NoisyHistogram:
         Dwork, McSherry, Nissim and Smith 2006; Barak et al. 2007 for sets of marginals.
 
     Attributes:
-        marginals: The axes of each marginal, in the order of the universe's columns; () is the number of rows.
-        protection: The unit to protect, and the neighbouring relation.
         noise: The kind of noise on each count.
         scale: The scale, or sigma, of the noise.
+        marginals: The axes of each marginal, in the order of the universe's columns; () is the number of rows.
+        protection: The unit to protect, and the neighbouring relation.
         universe: The declared columns of the table. None if the mechanism was rebuilt from a description: it then has a
             price but cannot draw.
     """
 
     name: ClassVar[str] = "noisy-histogram"
+    otherwise: ClassVar[str] = "count fewer marginals"
 
     marginals: tuple[Axes, ...]
     protection: Protection
-    noise: NoiseKind
-    scale: float
     universe: Universe | None = field(compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check, before any draw, that there are marginals, that they fit in memory, and that the noise is valid."""
-        checked_protection(self.protection)
-        object.__setattr__(self, "marginals", _checked(self.marginals, universe=self.universe))
-        object.__setattr__(self, "noise", NoiseKind(self.noise))
-        self.noise.at(self.scale, sensitivity=self.sensitivity)
-        object.__setattr__(self, "scale", float(self.scale))
+        _check(self.marginals, universe=self.universe)
+        super().__post_init__()
 
     @classmethod
     def for_amount(  # noqa: PLR0913  `order` and `axes` are alternatives
@@ -109,71 +97,21 @@ class NoisyHistogram:
             order: Count all marginals of this many columns.
             axes: Or count these marginals, each a list of column names. With neither, count the full histogram.
         """
-        marginals = _checked(_wanted(universe, order=order, axes=axes), universe=universe)
-        sensitivity = _stacked(checked_protection(protection), len(marginals))
-        noise, scale = bought_noise(
-            amount, currency=currency, sensitivity=sensitivity, otherwise="count fewer marginals"
-        )
-        return cls(marginals=marginals, protection=protection, noise=noise, scale=scale, universe=universe)
-
-    @classmethod
-    def for_epsilon(  # noqa: PLR0913  likewise
-        cls,
-        epsilon: float,
-        *,
-        delta: float,
-        universe: Universe,
-        protection: Protection,
-        order: int | None = None,
-        axes: Iterable[Iterable[str]] | None = None,
-        currency: Currency | None = None,
-    ) -> Self:
-        """Return the counts with the least noise that satisfy (epsilon, delta).
-
-        Without the currency of the account that pays, it is pure epsilon at delta 0, and zCDP otherwise.
-        """
-        chosen, amount = budget_of(epsilon, delta=delta, currency=currency)
-        return cls.for_amount(amount, currency=chosen, universe=universe, protection=protection, order=order, axes=axes)
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from its description, to recompute its price."""
-        try:
-            marginals = tuple(tuple(axes) for axes in json.loads(str(description.get("marginals"))))
-        except (ValueError, TypeError):
-            raise UsageError("this description does not say what was counted; record it with describe()") from None
-        return cls(
-            marginals=marginals,
-            protection=protection_in(description),
-            noise=kind_in(description),
-            scale=number_in(description, "scale"),
-            universe=None,
-        )
+        marginals = _wanted(universe, order=order, axes=axes)
+        return cls._bought(amount, currency=currency, marginals=marginals, protection=protection, universe=universe)
 
     @property
     def sensitivity(self) -> Sensitivity:
         """How far one neighbour step can move the counts of all marginals together."""
-        return _stacked(self.protection, len(self.marginals))
+        one, count = self.protection.sensitivity, len(self.marginals)
+        return Sensitivity(l1=count * one.l1, l2_squared=count * one.l2_squared, linf=one.linf)
 
-    @property
-    def standard_deviation(self) -> float:
-        """The noise's standard deviation, per count."""
-        return self._on_counts.standard_deviation
-
-    def price(self, currency: Currency) -> int:
-        """Return the price of one draw over all counts, as an amount."""
-        return self._on_counts.price(currency)
-
-    def draw(self, table: Any) -> Marginals:
-        """Return the noisy counts of each marginal, keyed by column names, as arrays with one axis per column.
+    def read(self, table: Any) -> Exact:
+        """Return the exact counts of the kept rows, for `answer` to add noise. Raise for an unusable table.
 
         Args:
             table: A pandas, polars or Arrow table with the universe's columns and those that the protection names.
         """
-        return self.answer(self.read(table))
-
-    def read(self, table: Any) -> Exact:
-        """Return the exact counts of the kept rows, for `answer` to add noise. Raise for an unusable table."""
         universe = self._declared()
         coding = Coding(universe=universe, protection=self.protection, window=None)
         source = Source.of(table)
@@ -184,24 +122,18 @@ class NoisyHistogram:
         return Exact(np.concatenate([counts.ravel() for counts in true]), protection=rows.protection)
 
     def answer(self, exact: Exact) -> Marginals:
-        """Return the counts with their noise."""
+        """Return the noisy counts of each marginal, keyed by column names, as arrays with one axis per column."""
         universe = self._declared()
         shapes = [tuple(universe.shape[axis] for axis in axes) for axes in self.marginals]
         noisy = np.split(
-            self._on_counts.draw(exact.for_noise()), np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+            self.on_numbers.draw(exact.for_noise()), np.cumsum([math.prod(shape) for shape in shapes])[:-1]
         )
         names = [tuple(universe.names[axis] for axis in axes) for axes in self.marginals]
         return {name: part.reshape(shape) for name, part, shape in zip(names, noisy, shapes, strict=True)}
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
-        return {
-            "name": self.name,
-            "noise": self.noise.value,
-            "scale": repr(self.scale),
-            "marginals": json.dumps(self.marginals, separators=(",", ":")),
-            **describe_protection(self.protection),
-        }
+        return super().describe() | {"marginals": json.dumps(self.marginals, separators=(",", ":"))}
 
     def _declared(self) -> Universe:
         if self.universe is None:
@@ -209,10 +141,6 @@ class NoisyHistogram:
                 "a histogram rebuilt from its description has a price only; make it from its universe to draw"
             )
         return self.universe
-
-    @cached_property
-    def _on_counts(self) -> Noise:
-        return self.noise.at(self.scale, sensitivity=self.sensitivity)
 
 
 def _wanted(universe: Universe, *, order: int | None, axes: Iterable[Iterable[str]] | None) -> tuple[Axes, ...]:
@@ -237,7 +165,7 @@ def _wanted(universe: Universe, *, order: int | None, axes: Iterable[Iterable[st
     return Workload.of([map(universe.names.index, names) for names in listed]).marginals
 
 
-def _checked(marginals: tuple[Axes, ...], *, universe: Universe | None) -> tuple[Axes, ...]:
+def _check(marginals: tuple[Axes, ...], *, universe: Universe | None) -> None:
     if not marginals:
         raise UsageError("there is nothing to count; name at least one marginal")
     for axes in marginals:
@@ -255,9 +183,3 @@ def _checked(marginals: tuple[Axes, ...], *, universe: Universe | None) -> tuple
             raise UsageError(
                 f"these marginals have {cells} cells, and at most {MOST_CELLS} fit; count fewer or smaller ones"
             )
-    return marginals
-
-
-def _stacked(protection: Protection, marginals: int) -> Sensitivity:
-    one = protection.sensitivity
-    return Sensitivity(l1=marginals * one.l1, l2_squared=marginals * one.l2_squared, linf=one.linf)

@@ -1,8 +1,6 @@
 """Report noisy max: the index of the largest noisy score."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Self
@@ -11,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.descriptions import Description, checked_protection, flag_in, flag_text, number_in, whole_in
+from dpcore.mechanisms.descriptions import Named, checked_protection
 from dpcore.mechanisms.exponential import checked_epsilon, checked_sensitivity, epsilon_for, price
+from dpcore.mechanisms.mechanism import Mechanism
 from dpcore.mechanisms.sampling import selection
 from dpcore.mechanisms.sampling.noise import LARGEST_SCALE, integer_noise
 from dpcore.mechanisms.sampling.thresholds import Shape
@@ -24,7 +23,7 @@ _NEVER = np.uint64(1 << 62)
 """A distance behind the best score that no noise can make up: noise stays below 2^47."""
 
 
-class MaxNoise(StrEnum):
+class MaxNoise(Named):
     """The noise that the scores get. It also decides the price, so it has no default."""
 
     LAPLACE = "laplace"
@@ -36,7 +35,7 @@ class MaxNoise(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportNoisyMax:
+class ReportNoisyMax(Mechanism):
     """Select the index of the largest whole-numbered score, each with its own noise of scale 2 sensitivity / epsilon.
 
     Scores are monotone if, on any two neighbours, no score of one is below the same score of the other. Counts are, where a
@@ -77,8 +76,7 @@ class ReportNoisyMax:
     def __post_init__(self) -> None:
         """Validate the parameters before any draw."""
         checked_sensitivity(self.sensitivity)
-        object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
-        object.__setattr__(self, "noise", _noise_named(self.noise))
+        self._normalise(epsilon=checked_epsilon(self.epsilon), noise=MaxNoise(self.noise))
         if not isinstance(self.monotone, bool):
             raise UsageError(
                 "pass monotone=True if a neighbour step moves all scores in the same direction, else monotone=False"
@@ -108,19 +106,9 @@ class ReportNoisyMax:
     def for_amount(cls, amount: int, *, currency: Currency, sensitivity: int, noise: MaxNoise, monotone: bool) -> Self:
         """Return the mechanism with the largest epsilon that costs at most `amount`."""
         checked_sensitivity(sensitivity)
-        bounded_range = _noise_named(noise) is MaxNoise.GUMBEL
+        bounded_range = MaxNoise(noise) is MaxNoise.GUMBEL
         epsilon = epsilon_for(amount, currency=currency, bounded_range=bounded_range)
         return cls(epsilon=epsilon, sensitivity=sensitivity, noise=noise, monotone=monotone)
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from its description."""
-        return cls(
-            epsilon=number_in(description, "epsilon"),
-            sensitivity=whole_in(description, "sensitivity"),
-            noise=_noise_named(description.get("noise")),
-            monotone=flag_in(description, "monotone"),
-        )
 
     def price(self, currency: Currency) -> int:
         """Return the price of one selection, as an amount."""
@@ -137,24 +125,7 @@ class ReportNoisyMax:
         noise -= np.minimum(differences, _NEVER).astype(np.int64)
         return int(noise.argmax())  # the first of several equal maxima
 
-    def describe(self) -> Description:
-        """Return the public parameters, from which anyone can recompute the price."""
-        return {
-            "name": self.name,
-            "epsilon": repr(self.epsilon),
-            "sensitivity": self.sensitivity,
-            "noise": self.noise.value,
-            "monotone": flag_text(self.monotone),
-        }
-
     @cached_property
     def _rate(self) -> Fraction:
         """The inverse of the noise's scale."""
         return Fraction(self.epsilon) / ((1 if self.monotone else 2) * self.sensitivity)
-
-
-def _noise_named(noise: object) -> MaxNoise:
-    try:
-        return MaxNoise(str(noise))
-    except ValueError:
-        raise UsageError(f"the noise of report noisy max must be one of: {', '.join(MaxNoise)}") from None

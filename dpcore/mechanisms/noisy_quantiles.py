@@ -1,7 +1,6 @@
 """Noisy quantiles of a numeric column, by the exponential mechanism."""
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -10,14 +9,12 @@ from typing import ClassVar, Self, TypeAlias
 import numpy as np
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.bounded_rows import Column
-from dpcore.mechanisms.bounded_sum import kept_steps
+from dpcore.mechanisms.bounded_rows import Column, kept_rows
 from dpcore.mechanisms.calibration import checked_amount
-from dpcore.mechanisms.descriptions import Description, checked_protection, describe_protection, protection_in
-from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
 from dpcore.mechanisms.grid import MOST_STEPS, Step, ValueGrid
-from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.mechanisms.query import Exact, Query
+from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Attribute
 
@@ -29,7 +26,7 @@ Share: TypeAlias = Fraction | float | str
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyQuantiles:
+class NoisyQuantiles(Query[tuple[float, ...]]):
     """Select, for each of some shares, a value that about this share of the rows is below.
 
     >>> from dpcore.universe import Integer
@@ -56,29 +53,28 @@ class NoisyQuantiles:
         McSherry and Talwar 2007; Smith 2011 for quantiles by the exponential mechanism.
 
     Attributes:
-        grid: The candidates, and the grid that values are rounded to.
-        shares: The shares, ascending.
-        protection: The unit to protect, and the neighbouring relation.
         epsilon: The epsilon of each selection.
         flavour: The noise of the selections.
+        shares: The shares, ascending.
+        grid: The candidates, and the grid that values are rounded to.
+        protection: The unit to protect, and the neighbouring relation.
     """
 
     name: ClassVar[str] = "noisy-quantiles"
 
-    grid: ValueGrid
-    shares: tuple[Fraction, ...]
-    protection: Protection
     epsilon: float
     flavour: Flavour
+    shares: tuple[Fraction, ...]
+    grid: ValueGrid
+    protection: Protection
 
     def __post_init__(self) -> None:
         """Validate the shares, the number of candidates and the noise before any draw."""
-        checked_protection(self.protection)
-        object.__setattr__(self, "shares", _checked_shares(self.shares))
+        super().__post_init__()
+        self._normalise(shares=_checked_shares(self.shares))
         _check_size(self.grid, self.shares, self.protection)
-        one = self._selections[0]
-        object.__setattr__(self, "epsilon", one.epsilon)
-        object.__setattr__(self, "flavour", one.flavour)
+        selection = self._selections[0]
+        self._normalise(epsilon=selection.epsilon, flavour=selection.flavour)
 
     @classmethod
     def for_amount(  # noqa: PLR0913  a column, its shares, and who pays
@@ -102,41 +98,13 @@ class NoisyQuantiles:
             protection: The unit to protect, and the neighbouring relation.
         """
         parts = _checked_shares(shares)
-        one = ExponentialMechanism.for_amount(checked_amount(amount) // len(parts), currency=currency, sensitivity=1)
-        grid = ValueGrid.of(attribute, step=step)
-        return cls(grid=grid, shares=parts, protection=protection, epsilon=one.epsilon, flavour=one.flavour)
-
-    @classmethod
-    def for_epsilon(  # noqa: PLR0913  likewise
-        cls,
-        epsilon: float,
-        *,
-        delta: float,
-        attribute: Attribute,
-        step: Step,
-        shares: Iterable[Share],
-        protection: Protection,
-    ) -> Self:
-        """Return the quantiles with the least noise that satisfy (epsilon, delta): in pure epsilon at delta 0, through zCDP otherwise."""
-        currency, amount = budget_of(epsilon, delta=delta)
-        return cls.for_amount(
-            amount, currency=currency, attribute=attribute, step=step, shares=shares, protection=protection
-        )
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from its description."""
-        try:
-            shares = tuple(json.loads(str(description.get("shares"))))
-        except (ValueError, TypeError):
-            raise UsageError("this description does not name its shares; record it with describe()") from None
-        one = ExponentialMechanism.from_description({**description, "sensitivity": 1})
+        bought = ExponentialMechanism.for_amount(checked_amount(amount) // len(parts), currency=currency, sensitivity=1)
         return cls(
-            grid=ValueGrid.from_description(description),
-            shares=shares,
-            protection=protection_in(description),
-            epsilon=one.epsilon,
-            flavour=one.flavour,
+            epsilon=bought.epsilon,
+            flavour=bought.flavour,
+            shares=parts,
+            grid=ValueGrid.of(attribute, step=step),
+            protection=protection,
         )
 
     def sensitivity(self, share: Fraction) -> int:
@@ -147,27 +115,25 @@ class NoisyQuantiles:
 
     def price(self, currency: Currency) -> int:
         """Return the price of all selections, as an amount."""
-        return sum(each.price(currency) for each in self._selections)
+        return sum(selection.price(currency) for selection in self._selections)
 
-    def draw(self, values: Column, *, ids: Column = None, weights: Column = None) -> tuple[float, ...]:
-        """Return a noisy quantile for each share, ascending.
+    def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
+        """Return the exact number of kept rows at each candidate, for `answer` to select. Raise for unusable columns.
 
         Args:
             values: The private column. A row without a usable value is left out.
             ids: The unit id of each row. Required if the unit is a person, rejected if it is a row.
             weights: How often each row counts. Required if the protection names a weight column, rejected otherwise.
         """
-        return self.answer(self.read(values, ids=ids, weights=weights))
-
-    def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
-        """Return the exact number of kept rows at each candidate, for `answer` to select. Raise for unusable columns."""
-        steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
+        steps, times = kept_rows(
+            values, reads=self.grid.reads, code=self.grid.read, protection=self.protection, ids=ids, weights=weights
+        )
         counts = np.zeros(self.grid.width + 1, dtype=np.int64)
         np.add.at(counts, steps - self.grid.lowest, times)
         return Exact(counts, protection=self.protection)
 
     def answer(self, exact: Exact) -> tuple[float, ...]:
-        """Return the selected values. Sorting them is post-processing."""
+        """Return a noisy quantile for each share, ascending. Sorting them is post-processing."""
         at_most = np.cumsum(exact.for_noise())
         below, rows = at_most - exact.for_noise(), at_most[-1]
         chosen = []
@@ -176,17 +142,6 @@ class NoisyQuantiles:
             scores = -np.maximum(0, np.maximum(b * below - a * rows, a * rows - b * at_most))
             chosen.append(selection.draw(scores))
         return tuple(self.grid.value(self.grid.lowest + place) for place in sorted(chosen))
-
-    def describe(self) -> Description:
-        """Return the public parameters, from which anyone can recompute the price."""
-        return {
-            "name": self.name,
-            "epsilon": repr(self.epsilon),
-            "flavour": self.flavour.value,
-            "shares": json.dumps([str(share) for share in self.shares]),
-            **self.grid.describe(),
-            **describe_protection(self.protection),
-        }
 
     @cached_property
     def _selections(self) -> tuple[ExponentialMechanism, ...]:

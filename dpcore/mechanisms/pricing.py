@@ -1,12 +1,9 @@
 """What an amount buys: the noise of a marginal, the noise of one count, the least amount that buys any noise, and the best currency."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from dpcore.mechanisms.currency_noise import LEAST_NOISE, Noise, one_number
-from dpcore.mechanisms.rounded import LARGEST_SIGMA
-from dpcore.mechanisms.sampling.noise import LARGEST_SCALE
+from dpcore.mechanisms.noise import LEAST_NOISE, DiscreteLaplace, Noise, RoundedGaussian, one_number
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 
@@ -22,12 +19,6 @@ SMALL_PART = 1_000
 
 MANY_ROWS = 64
 """How many rows of a person count, if the unit is a person: how many a run may keep is not known when its account is opened."""
-
-_WIDEST: Mapping[Currency, Callable[[Sensitivity], Noise]] = {
-    Currency.PURE: lambda sensitivity: DiscreteLaplace(scale=LARGEST_SCALE, sensitivity=sensitivity),
-    Currency.ZCDP: lambda sensitivity: DiscreteGaussian(sigma=LARGEST_SCALE, sensitivity=sensitivity),
-    Currency.GDP: lambda sensitivity: RoundedGaussian(sigma=LARGEST_SIGMA, sensitivity=sensitivity),
-}
 
 
 def marginal_noise(amount: int, *, currency: Currency, protection: Protection) -> Noise:
@@ -58,7 +49,8 @@ def least_amount(*, currency: Currency, protection: Protection) -> int:
 
 def widest_noise(currency: Currency, sensitivity: Sensitivity) -> Noise:
     """Return the widest noise that can be drawn for numbers of this sensitivity."""
-    return _WIDEST[currency](sensitivity)
+    kind = LEAST_NOISE[currency]
+    return kind(scale=kind.widest, sensitivity=sensitivity)
 
 
 def currency_for(epsilon: float, *, delta: float, unit: str, neighbours: Neighbours) -> Currency:

@@ -1,19 +1,19 @@
 """The sparse vector technique: find which of many values reach a threshold, and pay for the positive answers only."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
 
-from dpcore.mechanisms.descriptions import Description, flag_in, flag_text, number_in, whole_in
+from dpcore.mechanisms.descriptions import Description
 from dpcore.mechanisms.division import Division, least_noise
 from dpcore.mechanisms.exponential import price
+from dpcore.mechanisms.mechanism import Mechanism
 from dpcore.mechanisms.sessions import Session
 from dpcore.privacy.accounting import Currency, spend_amount
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparseVector:
+class SparseVector(Mechanism):
     """Report for each value, one after another, whether it reaches a threshold, and stop after `positives` positive answers.
 
     The threshold gets noise of scale s1 once, and each value gets its own noise of scale s2. Both are discrete Laplace. An
@@ -53,7 +53,7 @@ class SparseVector:
 
     def __post_init__(self) -> None:
         """Validate the parameters before any draw."""
-        object.__setattr__(self, "epsilon", self._division.checked(self.epsilon))
+        self._normalise(epsilon=self._division.checked(self.epsilon))
 
     @classmethod
     def for_amount(cls, amount: int, *, currency: Currency, sensitivity: int, positives: int, monotone: bool) -> Self:
@@ -61,16 +61,6 @@ class SparseVector:
         division = least_noise(sensitivity=sensitivity, positives=positives, monotone=monotone)
         epsilon = division.affordable(amount, currency=currency)
         return cls(epsilon=epsilon, sensitivity=sensitivity, positives=positives, monotone=monotone)
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from its description."""
-        return cls(
-            epsilon=number_in(description, "epsilon"),
-            sensitivity=whole_in(description, "sensitivity"),
-            positives=whole_in(description, "positives"),
-            monotone=flag_in(description, "monotone"),
-        )
 
     @cached_property
     def scales(self) -> tuple[float, float]:
@@ -97,11 +87,4 @@ class SparseVector:
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
-        return {
-            "name": self.name,
-            "epsilon": repr(self.epsilon),
-            "sensitivity": self.sensitivity,
-            "positives": self.positives,
-            "monotone": flag_text(self.monotone),
-            **self._division.described_scales(self.epsilon),
-        }
+        return super().describe() | self._division.described_scales(self.epsilon)

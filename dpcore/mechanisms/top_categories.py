@@ -1,27 +1,19 @@
 """The most frequent categories of a column, in order: top-k by repeated noisy maxima."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.bounded_rows import Column, bounded_rows, check_given, read_column
+from dpcore.mechanisms.bounded_rows import Column, Mask, Wholes, kept_rows
 from dpcore.mechanisms.calibration import checked_amount
-from dpcore.mechanisms.descriptions import (
-    Description,
-    checked_protection,
-    describe_protection,
-    number_in,
-    protection_in,
-    whole_in,
-)
-from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.exponential import epsilon_for
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
-from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.mechanisms.query import Exact, Query
+from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
 from dpcore.universe import Attribute
 
@@ -29,7 +21,7 @@ MOST_CATEGORIES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopCategories:
+class TopCategories(Query[tuple[Any, ...]]):
     """Select the k declared cells of a column that have most rows: the first, then the first of the others, and so on.
 
     >>> from dpcore.privacy.protection import Neighbours
@@ -55,27 +47,25 @@ class TopCategories:
 
     Attributes:
         k: How many categories are selected.
-        protection: The unit to protect, and the neighbouring relation.
         epsilon: The epsilon of each selection.
         noise: The noise of the selections.
+        protection: The unit to protect, and the neighbouring relation.
         attribute: The declared column. None if the mechanism was rebuilt from a description: it then has a price but cannot draw.
     """
 
     name: ClassVar[str] = "top-categories"
 
     k: int
-    protection: Protection
     epsilon: float
     noise: MaxNoise
+    protection: Protection
     attribute: Attribute | None = field(compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Validate k, the column and the noise before any draw."""
-        checked_protection(self.protection)
+        super().__post_init__()
         _check_k(self.k, self.attribute)
-        one = self._selection
-        object.__setattr__(self, "epsilon", one.epsilon)
-        object.__setattr__(self, "noise", one.noise)
+        self._normalise(epsilon=self._selection.epsilon, noise=self._selection.noise)
 
     @classmethod
     def for_amount(
@@ -94,51 +84,33 @@ class TopCategories:
         noise, epsilon = bought_selection(checked_amount(amount) // k, currency=currency)
         return cls(k=k, protection=protection, epsilon=epsilon, noise=noise, attribute=attribute)
 
-    @classmethod
-    def for_epsilon(cls, epsilon: float, *, delta: float, attribute: Attribute, k: int, protection: Protection) -> Self:
-        """Return the selection with the least noise that satisfies (epsilon, delta): in pure epsilon at delta 0, through zCDP otherwise."""
-        currency, amount = budget_of(epsilon, delta=delta)
-        return cls.for_amount(amount, currency=currency, attribute=attribute, k=k, protection=protection)
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from its description, to recompute its price."""
-        return cls(
-            k=whole_in(description, "k"),
-            protection=protection_in(description),
-            epsilon=number_in(description, "epsilon"),
-            noise=noise_in(description),
-            attribute=None,
-        )
-
     def price(self, currency: Currency) -> int:
         """Return the price of all selections, as an amount."""
         return self.k * self._selection.price(currency)
 
-    def draw(self, values: Column, *, ids: Column = None, weights: Column = None) -> tuple[Any, ...]:
-        """Return the selected categories, by their labels, the most frequent first.
+    def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
+        """Return the exact count of each category, for `answer` to select. Raise for unusable columns.
 
         Args:
             values: The private column.
             ids: The unit id of each row. Required if the unit is a person, rejected if it is a row.
             weights: How often each row counts. Required if the protection names a weight column, rejected otherwise.
         """
-        return self.answer(self.read(values, ids=ids, weights=weights))
-
-    def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
-        """Return the exact count of each category, for `answer` to select. Raise for unusable columns."""
         attribute = self._declared()
-        check_given(self.protection, ids=ids, weights=weights)
-        parts = [attribute.encode(part) for part in read_column(values, reads=attribute.reads)]
-        codes = np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64)
-        known = (codes >= 0) & (codes < attribute.cells)
-        kept, times = bounded_rows(codes, known, protection=self.protection, ids=ids, weights=weights)
+
+        def code(part: pa.Array) -> tuple[Wholes, Mask]:
+            codes = attribute.encode(part).astype(np.int64)
+            return codes, (codes >= 0) & (codes < attribute.cells)
+
+        codes, times = kept_rows(
+            values, reads=attribute.reads, code=code, protection=self.protection, ids=ids, weights=weights
+        )
         counts = np.zeros(attribute.cells, dtype=np.int64)
-        np.add.at(counts, kept, times)
+        np.add.at(counts, codes, times)
         return Exact(counts, protection=self.protection)
 
     def answer(self, exact: Exact) -> tuple[Any, ...]:
-        """Return the labels of the selected categories."""
+        """Return the selected categories, by their labels, the most frequent first."""
         counts, left = exact.for_noise(), np.arange(exact.for_noise().size)
         chosen = []
         for _ in range(self.k):
@@ -147,16 +119,6 @@ class TopCategories:
             left = np.delete(left, at)
         labels = self._declared().labels
         return tuple(labels[code] for code in chosen)
-
-    def describe(self) -> Description:
-        """Return the public parameters, from which anyone can recompute the price."""
-        return {
-            "name": self.name,
-            "k": self.k,
-            "epsilon": repr(self.epsilon),
-            "noise": self.noise.value,
-            **describe_protection(self.protection),
-        }
 
     @cached_property
     def _selection(self) -> ReportNoisyMax:
@@ -174,16 +136,6 @@ def bought_selection(amount: int, *, currency: Currency) -> tuple[MaxNoise, floa
     """Return the noise that suits a currency, and the largest epsilon of one selection that costs at most `amount`."""
     noise = MaxNoise.EXPONENTIAL if Currency(currency) is Currency.PURE else MaxNoise.GUMBEL
     return noise, epsilon_for(amount, currency=currency, bounded_range=noise is MaxNoise.GUMBEL)
-
-
-def noise_in(description: Mapping[str, object]) -> MaxNoise:
-    """Return the noise of selections in a description."""
-    try:
-        return MaxNoise(str(description.get("noise")))
-    except ValueError:
-        raise UsageError(
-            "this description does not name the noise of its selections; record it with describe()"
-        ) from None
 
 
 def _check_k(k: int, attribute: Attribute | None) -> None:

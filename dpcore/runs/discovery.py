@@ -13,7 +13,7 @@ from dpcore.descent import Descent, Finding, Level, threshold
 from dpcore.ledger import Lease
 from dpcore.marginals.measurements import Measurement
 from dpcore.mechanisms import DiscreteLaplace
-from dpcore.mechanisms.currency_noise import LEAST_NOISE
+from dpcore.mechanisms.noise import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.spec import Declaration
 from dpcore.strategies.strategy import Given, column_name

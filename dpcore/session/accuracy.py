@@ -9,7 +9,7 @@ import numpy as np
 
 from dpcore.answers.intervals import checked_level
 from dpcore.errors import UsageError
-from dpcore.mechanisms.currency_noise import LEAST_NOISE, Noise, NoiseKind
+from dpcore.mechanisms.noise import LEAST_NOISE, Noise
 from dpcore.mechanisms.pricing import widest_noise
 from dpcore.models.model import Weights
 from dpcore.privacy.accounting import Currency
@@ -122,16 +122,16 @@ def cheapest(noise: float, *, currency: Currency, sensitivity: Sensitivity) -> N
     >>> cheapest(10.0, currency=Currency.ZCDP, sensitivity=Sensitivity(1, 1, 1)).price(Currency.ZCDP)
     5000000000
     """
-    kind = NoiseKind(LEAST_NOISE[currency].name)
+    kind = LEAST_NOISE[currency]
     if noise < LEAST:
         return None
     least = widest_noise(currency, sensitivity).price(currency)
-    widest = LEAST_NOISE[currency].for_amount(least, currency=currency, sensitivity=sensitivity)
+    widest = kind.for_amount(least, currency=currency, sensitivity=sensitivity)
     if noise >= widest.standard_deviation:
         return widest
     scale = noise
     for _ in range(STEPS):  # the standard deviation is almost in proportion to the scale
-        made = kind.at(scale, sensitivity=sensitivity)
+        made = kind(scale=scale, sensitivity=sensitivity)
         if 1 - CLOSE <= made.standard_deviation / noise <= 1:
             break
         scale *= noise / made.standard_deviation * (1 - CLOSE / 2)

@@ -15,7 +15,7 @@ from dpcore.answers.merging import Merging
 from dpcore.answers.query import Count, Number, Output, Query, Sum
 from dpcore.errors import UsageError
 from dpcore.marginals.measurements import Counts
-from dpcore.mechanisms.currency_noise import Noise
+from dpcore.mechanisms.noise import Noise
 from dpcore.models.lifted import Grid
 from dpcore.models.model import Weights
 from dpcore.privacy.accounting import Currency

@@ -34,7 +34,7 @@ from dpcore.answers.query import (
 )
 from dpcore.answers.shares import is_share, never_negative
 from dpcore.marginals.measurements import Counts
-from dpcore.mechanisms.currency_noise import Noise
+from dpcore.mechanisms.noise import Noise
 from dpcore.mechanisms.pricing import widest_noise
 from dpcore.mechanisms.weighing import Weighing
 from dpcore.models.lifted import Grid

@@ -1,19 +1,19 @@
 """AboveThreshold: find the first of many values that reaches a threshold."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
 
-from dpcore.mechanisms.descriptions import Description, flag_in, flag_text, number_in, whole_in
+from dpcore.mechanisms.descriptions import Description
 from dpcore.mechanisms.division import Division, even
 from dpcore.mechanisms.exponential import price
+from dpcore.mechanisms.mechanism import Mechanism
 from dpcore.mechanisms.sessions import Session
 from dpcore.privacy.accounting import Currency, spend_amount
 
 
 @dataclass(frozen=True, kw_only=True)
-class AboveThreshold:
+class AboveThreshold(Mechanism):
     """Report for each value, one after another, whether it reaches a threshold, and stop at the first that does.
 
     This is the textbook form. Half of epsilon goes to the threshold's noise, of scale 2 D / epsilon, and half to the
@@ -44,7 +44,7 @@ class AboveThreshold:
 
     def __post_init__(self) -> None:
         """Validate the parameters before any draw."""
-        object.__setattr__(self, "epsilon", self._division.checked(self.epsilon))
+        self._normalise(epsilon=self._division.checked(self.epsilon))
 
     @classmethod
     def for_amount(cls, amount: int, *, currency: Currency, sensitivity: int, monotone: bool) -> Self:
@@ -52,15 +52,6 @@ class AboveThreshold:
         division = even(sensitivity=sensitivity, positives=1, monotone=monotone)
         epsilon = division.affordable(amount, currency=currency)
         return cls(epsilon=epsilon, sensitivity=sensitivity, monotone=monotone)
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from its description."""
-        return cls(
-            epsilon=number_in(description, "epsilon"),
-            sensitivity=whole_in(description, "sensitivity"),
-            monotone=flag_in(description, "monotone"),
-        )
 
     @cached_property
     def scales(self) -> tuple[float, float]:
@@ -89,10 +80,4 @@ class AboveThreshold:
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
-        return {
-            "name": self.name,
-            "epsilon": repr(self.epsilon),
-            "sensitivity": self.sensitivity,
-            "monotone": flag_text(self.monotone),
-            **self._division.described_scales(self.epsilon),
-        }
+        return super().describe() | self._division.described_scales(self.epsilon)

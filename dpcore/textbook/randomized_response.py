@@ -1,6 +1,5 @@
 """Randomized response: make each respondent's answer deniable before anyone collects it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -11,7 +10,8 @@ import numpy.typing as npt
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.calibration import closest_affordable
-from dpcore.mechanisms.descriptions import Description, number_in, whole_in
+from dpcore.mechanisms.descriptions import Description
+from dpcore.mechanisms.mechanism import Mechanism
 from dpcore.mechanisms.sampling import coins, uniform
 from dpcore.privacy.accounting import Currency, pure_zcdp, spend_amount
 from dpcore.privacy.accounting.normal import log_odds_quantile
@@ -30,7 +30,7 @@ Estimates = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomizedResponse:
+class RandomizedResponse(Mechanism):
     """Report the true answer with probability t, and otherwise any of the k possible answers, all equally likely.
 
     With t = (e^epsilon - 1) / (e^epsilon + k - 1), the true answer is e^epsilon times as likely as each other one. t is
@@ -68,7 +68,7 @@ class RandomizedResponse:
         if not (number and SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON):  # a NaN fails this too
             limits = f"from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}"
             raise UsageError(f"randomized response needs an epsilon {limits} per answer; spend an amount in that range")
-        object.__setattr__(self, "epsilon", float(self.epsilon))
+        self._normalise(epsilon=float(self.epsilon))
 
     @classmethod
     def coins(cls, *, protection: Protection) -> Self:
@@ -97,19 +97,6 @@ class RandomizedResponse:
             cheapest=SMALLEST_EPSILON,
         )
         return cls(epsilon=epsilon, answers=answers, protection=protection)
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Rebuild the mechanism from its description."""
-        unit = description.get("unit")
-        if not isinstance(unit, str) or description.get("neighbours") != Neighbours.REPLACE_ONE.value:
-            raise UsageError("this mechanism's description lacks its unit or its neighbours; record it with describe()")
-        rows = whole_in(description, "rows_per_unit")
-        return cls(
-            epsilon=number_in(description, "epsilon"),
-            answers=whole_in(description, "answers"),
-            protection=Protection(unit=unit, rows_per_unit=rows, neighbours=Neighbours.REPLACE_ONE),
-        )
 
     @cached_property
     def truth(self) -> float:
@@ -170,15 +157,7 @@ class RandomizedResponse:
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
-        return {
-            "name": self.name,
-            "epsilon": repr(self.epsilon),
-            "answers": self.answers,
-            "truth": repr(self.truth),
-            "unit": self.protection.unit,
-            "rows_per_unit": self.protection.rows_per_unit,
-            "neighbours": self.protection.neighbours.value,
-        }
+        return super().describe() | {"truth": repr(self.truth)}
 
 
 def _check(answers: int, protection: Protection) -> None:

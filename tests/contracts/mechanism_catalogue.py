@@ -16,7 +16,6 @@ from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMech
 from dpcore.mechanisms.bounded_mean import BoundedMean
 from dpcore.mechanisms.bounded_sum import BoundedSum
 from dpcore.mechanisms.counts_above import CountsAbove
-from dpcore.mechanisms.currency_noise import NoiseKind
 from dpcore.mechanisms.grid import ValueGrid
 from dpcore.mechanisms.noisy_choice import NoisyChoice, Wanted
 from dpcore.mechanisms.noisy_count import NoisyCount
@@ -24,6 +23,7 @@ from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
 from dpcore.mechanisms.noisy_quantiles import NoisyQuantiles
 from dpcore.mechanisms.noisy_value import NoisyValue
+from dpcore.mechanisms.sampling.thresholds import Shape
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.mechanisms.top_categories import TopCategories
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
@@ -94,17 +94,17 @@ def on_categories(mechanism: Any) -> Any:
     return [int(mechanism.draw(TABLE["smoker"], ids=TABLE["person"])[0] == "true") for _ in range(30)]
 
 
-def _noises(kind: Any, name: str, *scales: float) -> dict[str, Entry]:
-    return {f"{kind.name} {s:g}": Entry(kind, {name: s, "sensitivity": ONE}, (name,), on_counts) for s in scales}
+def _noises(kind: Any, *scales: float) -> dict[str, Entry]:
+    return {f"{kind.name} {s:g}": Entry(kind, {"scale": s, "sensitivity": ONE}, ("scale",), on_counts) for s in scales}
 
 
-_ON_GRID = {"grid": GRID, "protection": PERSONS, "noise": NoiseKind.LAPLACE}
+_ON_GRID = {"grid": GRID, "protection": PERSONS, "noise": Shape.LAPLACE}
 UNIVERSE = Universe({"smoker": Boolean(), "age": Integer(minimum=0, maximum=30, width=10)})
 
 CATALOGUE: dict[str, Entry] = {
-    **_noises(DiscreteLaplace, "scale", 2.0, 1e6),
-    **_noises(DiscreteGaussian, "sigma", 2.0, 1e6),
-    **_noises(RoundedGaussian, "sigma", 2.0),
+    **_noises(DiscreteLaplace, 2.0, 1e6),
+    **_noises(DiscreteGaussian, 2.0, 1e6),
+    **_noises(RoundedGaussian, 2.0),
     **{
         f"exponential {flavour}": Entry(
             ExponentialMechanism, {"epsilon": 1.0, "sensitivity": 1, "flavour": flavour}, ("epsilon",), on_scores
@@ -137,7 +137,7 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "count": Entry(
         NoisyCount,
-        {"protection": PERSONS, "noise": NoiseKind.LAPLACE, "scale": 2.0},
+        {"protection": PERSONS, "noise": Shape.LAPLACE, "scale": 2.0},
         ("scale",),
         lambda mechanism: [mechanism.draw(TABLE["smoker"], ids=TABLE["person"]) for _ in range(4)],
     ),
@@ -146,7 +146,7 @@ CATALOGUE: dict[str, Entry] = {
         {
             "marginals": ((0,), (0, 1)),
             "protection": PERSONS,
-            "noise": NoiseKind.GAUSSIAN,
+            "noise": Shape.GAUSSIAN,
             "scale": 3.0,
             "universe": UNIVERSE,
         },
@@ -193,7 +193,7 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "value": Entry(
         NoisyValue,
-        {"grid": GRID, "moves_by": "2", "noise": NoiseKind.ROUNDED_GAUSSIAN, "scale": 2.0},
+        {"grid": GRID, "moves_by": "2", "noise": Shape.ROUNDED_GAUSSIAN, "scale": 2.0},
         ("scale",),
         lambda mechanism: [mechanism.draw(7.5) for _ in range(100)],
     ),

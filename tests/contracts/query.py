@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.currency_noise import NoiseKind
+from dpcore.mechanisms.sampling.thresholds import Shape
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from tests.contracts.mechanism import AT_LEAST, MechanismContract
@@ -65,10 +65,8 @@ class QueryContract(MechanismContract):
     def test_a_promise_of_epsilon_buys_what_its_amount_does(self):
         pure = self.kind.for_epsilon(0.5, delta=0, protection=self.protection, **self.asked)
         assert pure == self.bought(AMOUNT_OF_ONE // 2, Currency.PURE)
-        assert pure.noise is NoiseKind.LAPLACE
-        assert (
-            self.kind.for_epsilon(0.5, delta=1e-9, protection=self.protection, **self.asked).noise is NoiseKind.GAUSSIAN
-        )
+        assert pure.noise is Shape.LAPLACE
+        assert self.kind.for_epsilon(0.5, delta=1e-9, protection=self.protection, **self.asked).noise is Shape.GAUSSIAN
         for epsilon, delta in ((0, 0), (math.nan, 0), (math.inf, 1e-9), (1.0, 1), (1.0, -1.0), (1.0, math.nan)):
             with pytest.raises(UsageError):
                 self.kind.for_epsilon(epsilon, delta=delta, protection=self.protection, **self.asked)

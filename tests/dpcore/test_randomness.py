@@ -70,7 +70,7 @@ def test_randomness_of_numpy_is_noticed(monkeypatch: pytest.MonkeyPatch, seed: i
 
     def draw(self: DiscreteGaussian, counts: np.ndarray) -> np.ndarray:
         rng = np.random.default_rng(seed)
-        ours = np.rint(rng.normal(0, self.sigma, counts.shape)).astype(np.int64)
+        ours = np.rint(rng.normal(0, self.scale, counts.shape)).astype(np.int64)
         return np.where(
             np.arange(counts.size) % 2 == 0, counts + ours, counts + ours if replaced == "all" else real(self, counts)
         )
@@ -121,7 +121,7 @@ from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.protection import Sensitivity
 
 BUFFERED
-wide = DiscreteGaussian(sigma=1e15 ** 0.5, sensitivity=Sensitivity(1, 1, 1))
+wide = DiscreteGaussian(scale=1e15 ** 0.5, sensitivity=Sensitivity(1, 1, 1))
 
 def words(_=None):
     return entropy.random_words(100).tolist() + [int(n) for n in wide.draw(np.zeros(20, dtype=np.int64))]

@@ -34,7 +34,8 @@ from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger import Operation, open_ledger
 from dpcore.marginals.measurements import BOUGHT, Measurement, Selection
 from dpcore.mechanisms import ExponentialMechanism, SparseVector, from_description
-from dpcore.mechanisms.currency_noise import NoiseKind, one_number
+from dpcore.mechanisms.noise import KIND_OF_NOISE, one_number
+from dpcore.mechanisms.sampling.thresholds import Shape
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Sensitivity
 from dpcore.session.bought import Bought
@@ -210,12 +211,14 @@ def _of_counts(query: Any, moved: Any) -> float:
 def _of_mean(mean: Any, moved: Any) -> float:
     """Compare the price of this movement with that of the worst one."""
     currency = {
-        NoiseKind.LAPLACE: Currency.PURE,
-        NoiseKind.GAUSSIAN: Currency.ZCDP,
-        NoiseKind.ROUNDED_GAUSSIAN: Currency.GDP,
+        Shape.LAPLACE: Currency.PURE,
+        Shape.GAUSSIAN: Currency.ZCDP,
+        Shape.ROUNDED_GAUSSIAN: Currency.GDP,
     }[mean.noise]
     scales = zip((mean.sum_scale, mean.count_scale), np.abs(moved).ravel().tolist(), strict=True)
-    cost = sum(mean.noise.at(scale, sensitivity=one_number(by)).price(currency) for scale, by in scales if by)
+    cost = sum(
+        KIND_OF_NOISE[mean.noise](scale=scale, sensitivity=one_number(by)).price(currency) for scale, by in scales if by
+    )
     return float(cost / mean.price(currency))
 
 

@@ -101,12 +101,12 @@ def half_the_price(patch: pytest.MonkeyPatch) -> None:
 
 def described_with_more_noise(patch: pytest.MonkeyPatch) -> None:
     describe = DiscreteGaussian.describe
-    patch.setattr(DiscreteGaussian, "describe", lambda self: {**describe(self), "sigma": repr(self.sigma * 1.03)})
+    patch.setattr(DiscreteGaussian, "describe", lambda self: {**describe(self), "sigma": repr(self.scale * 1.03)})
 
 
 def drawn_with_less_noise(patch: pytest.MonkeyPatch) -> None:
     draw = DiscreteGaussian.draw
-    patch.setattr(DiscreteGaussian, "draw", lambda self, counts: draw(replace(self, sigma=self.sigma / 1.03), counts))
+    patch.setattr(DiscreteGaussian, "draw", lambda self, counts: draw(replace(self, scale=self.scale / 1.03), counts))
 
 
 def noise_of_numpy(patch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def noise_of_numpy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         DiscreteGaussian,
         "draw",
-        lambda self, counts: counts + np.rint(rng.normal(0, self.sigma, counts.shape)).astype(np.int64),
+        lambda self, counts: counts + np.rint(rng.normal(0, self.scale, counts.shape)).astype(np.int64),
     )
 
 
@@ -145,8 +145,9 @@ def gates_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
 
 
 def questions_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
-    less = property(lambda self: self.noise.at(self.scale / 2, sensitivity=self.sensitivity))
-    patch.setattr(NoisyHistogram, "_on_counts", less)  # of many counts: a single one may be the same by chance
+    whole = NoisyHistogram.on_numbers.func
+    less = property(lambda self: replace(whole(self), scale=self.scale / 2))
+    patch.setattr(NoisyHistogram, "on_numbers", less)  # of many counts: a single one may be the same by chance
 
 
 # Storing

@@ -9,10 +9,10 @@ from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
 from dpcore.audit.checks import CANARIES, Counts, Finding, OneRunCheck, charge_finding
 from dpcore.audit.made_up import ROW, temporary_account
-from dpcore.curator.ask import Query, ask
+from dpcore.curator.ask import ask
 from dpcore.curator.curator import Curator
 from dpcore.ledger import Ledger
-from dpcore.mechanisms.laplace import DiscreteLaplace
+from dpcore.mechanisms.noise import DiscreteLaplace
 from dpcore.mechanisms.noisy_count import NoisyCount
 from dpcore.mechanisms.weighing import Weighing
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
@@ -25,7 +25,7 @@ _EPSILON = 1
 class Asks(Protocol):
     """A function that answers a query and charges an account for it."""
 
-    def __call__(self, account: str, query: Query[int], /, *columns: Any) -> int:
+    def __call__(self, account: str, query: NoisyCount, /, *columns: Any) -> int:
         """Return the answer."""
 
 

@@ -9,7 +9,7 @@ from dpcore.audit.cases.outputs import noisy
 from dpcore.audit.checks import Draw, EventCheck
 from dpcore.audit.events import Outcomes
 from dpcore.mechanisms import RoundedGaussian
-from dpcore.mechanisms.rounded import analytic_gaussian, classic_gaussian
+from dpcore.mechanisms.noise import analytic_gaussian, classic_gaussian
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Sensitivity
 
@@ -38,7 +38,7 @@ def _far(drawn: RoundedGaussian, count: int) -> Draw:
     above = noisy(drawn, [count])
 
     def draw(draws: int) -> Outcomes:
-        return (above(draws) >= 4.265 * drawn.sigma).astype(np.int64)
+        return (above(draws) >= 4.265 * drawn.scale).astype(np.int64)
 
     return draw
 
@@ -49,7 +49,7 @@ def calibrated() -> Case:
     classic = classic_gaussian(epsilon=0.9, delta=DELTA, sensitivity=_SENSITIVITY)
     epsilon, delta, moved = 8.0, 0.2, 100
     beyond = RoundedGaussian(
-        sigma=moved * math.sqrt(2 * math.log(1.25 / delta)) / epsilon,
+        scale=moved * math.sqrt(2 * math.log(1.25 / delta)) / epsilon,
         sensitivity=Sensitivity(moved, moved**2, moved),
     )
     return Case(

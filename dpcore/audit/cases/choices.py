@@ -13,9 +13,9 @@ from dpcore.audit.cases.values import AMOUNT, REPLACED, event, price_halved, tol
 from dpcore.audit.checks import Draw, EventCheck, StreamCheck
 from dpcore.audit.made_up import ROW
 from dpcore.mechanisms.counts_above import CountsAbove
-from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.noisy_choice import NoisyChoice, Wanted
 from dpcore.mechanisms.noisy_quantiles import NoisyQuantiles
+from dpcore.mechanisms.query import Exact
 from dpcore.mechanisms.top_categories import TopCategories
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection

@@ -8,7 +8,7 @@ import numpy as np
 from dpcore.audit.case import Bug, Case
 from dpcore.audit.checks import Counts, Draw, EventCheck, StreamCheck
 from dpcore.audit.events import Outcomes
-from dpcore.mechanisms.currency_noise import Noise
+from dpcore.mechanisms.noise import Noise
 from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.release.statement import CLEAR

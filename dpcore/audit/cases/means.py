@@ -10,8 +10,8 @@ from dpcore.audit.cases.values import AMOUNT, PRICES, REPLACED, event, price_hal
 from dpcore.audit.checks import Draw, EventCheck, StreamCheck
 from dpcore.audit.made_up import ROW
 from dpcore.mechanisms.bounded_mean import BoundedMean, MeanEstimate
-from dpcore.mechanisms.currency_noise import NoiseKind
 from dpcore.mechanisms.grid import ValueGrid
+from dpcore.mechanisms.sampling.thresholds import Shape
 from dpcore.privacy.accounting import Currency
 from dpcore.universe import Integer
 
@@ -57,7 +57,7 @@ def bounded_mean() -> Case:
     def replaced(*, sum_scale: float, count_scale: float) -> BoundedMean:
         """Return a mean with chosen scales, so that one kind of change determines its price and the other is cheaper."""
         return BoundedMean(
-            grid=grid, protection=REPLACED, noise=NoiseKind.LAPLACE, sum_scale=sum_scale, count_scale=count_scale
+            grid=grid, protection=REPLACED, noise=Shape.LAPLACE, sum_scale=sum_scale, count_scale=count_scale
         )
 
     sound = _event("a row at the upper bound, or none", drawn, here=[2], there=[], says=_large(1))

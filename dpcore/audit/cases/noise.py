@@ -60,17 +60,16 @@ def rounded_weights(k: npt.NDArray[np.int64], scale: float) -> Weights:
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of integer noise: its class, the name of its scale parameter, its weights, and its currencies."""
+    """One kind of integer noise: its class, its weights, and its currencies."""
 
     kind: Any
-    width: str
     weights: Any
     currencies: tuple[Currency, ...]
 
     def at(self, scale: float, *, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Any:
         """Return the mechanism at a scale."""
         sensitivity = Protection(unit="row", rows_per_unit=1, neighbours=neighbours).sensitivity
-        return self.kind(**{self.width: scale}, sensitivity=sensitivity)
+        return self.kind(scale=scale, sensitivity=sensitivity)
 
     def event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
         self, setting: str, drawn: Noise, *, paid: Any, currency: Currency, here: list[int], there: list[int]
@@ -90,7 +89,7 @@ class Family:
         reach = round(30 * scale) + 30
         outcomes = np.arange(-reach, reach + 1)
         return DistributionCheck(
-            setting=f"noise of {self.width} {scale:g}",
+            setting=f"noise of {self.kind.width} {scale:g}",
             draw=noisy(self.at(drawn_at), [0]),
             draws=DISTRIBUTION_DRAWS,
             outcomes=outcomes,
@@ -115,11 +114,11 @@ class Family:
         mechanism = self.at(beyond)
         return (
             *(
-                self.wide(f"wide sampler, {self.width} {scale:g}", scale, draw=partial(sampler, scale=scale))
+                self.wide(f"wide sampler, {self.kind.width} {scale:g}", scale, draw=partial(sampler, scale=scale))
                 for scale in WIDE_SCALES
             ),
-            self.wide(f"noise of {self.width} {beyond:g}", beyond, draw=noisy(mechanism, [0])),
-            StreamCheck(setting=f"noise of {self.width} {beyond:g}", draw=noisy(mechanism, [0])),
+            self.wide(f"noise of {self.kind.width} {beyond:g}", beyond, draw=noisy(mechanism, [0])),
+            StreamCheck(setting=f"noise of {self.kind.width} {beyond:g}", draw=noisy(mechanism, [0])),
         )
 
     def case(
@@ -151,8 +150,8 @@ class Family:
             ),
             bugs=(
                 Bug(
-                    name=f"{self.width} x1.03",
-                    how=f"the noise is {WIDER - 1:.0%} wider than the stated {self.width}",
+                    name=f"{self.kind.width} x1.03",
+                    how=f"the noise is {WIDER - 1:.0%} wider than the stated {self.kind.width}",
                     check=self.distribution(40.0, drawn_at=40.0 * WIDER),
                 ),
                 Bug(
@@ -179,9 +178,9 @@ class Family:
         )
 
 
-LAPLACE = Family(DiscreteLaplace, "scale", laplace_weights, (Currency.PURE, Currency.ZCDP, Currency.GDP))
-GAUSSIAN = Family(DiscreteGaussian, "sigma", gaussian_weights, (Currency.ZCDP,))
-ROUNDED = Family(RoundedGaussian, "sigma", rounded_weights, (Currency.GDP, Currency.ZCDP))
+LAPLACE = Family(DiscreteLaplace, laplace_weights, (Currency.PURE, Currency.ZCDP, Currency.GDP))
+GAUSSIAN = Family(DiscreteGaussian, gaussian_weights, (Currency.ZCDP,))
+ROUNDED = Family(RoundedGaussian, rounded_weights, (Currency.GDP, Currency.ZCDP))
 
 
 def laplace() -> Case:

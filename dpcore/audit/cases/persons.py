@@ -9,7 +9,7 @@ import pyarrow as pa
 from dpcore.audit.case import Bug, Case
 from dpcore.audit.checks import Counts, Draw, EventCheck
 from dpcore.audit.events import Outcomes
-from dpcore.mechanisms.currency_noise import Noise
+from dpcore.mechanisms.noise import Noise
 from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection

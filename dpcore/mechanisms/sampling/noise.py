@@ -9,7 +9,6 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms.sampling import wide
 from dpcore.mechanisms.sampling.inversion import has_table, inversion_table
 from dpcore.mechanisms.sampling.thresholds import Shape
-from dpcore.privacy.protection import Sensitivity
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 
@@ -18,32 +17,6 @@ SMALLEST_SCALE = 0.01
 
 LARGEST_SCALE = 2.0**40
 """Above this scale, noise drowns any count. Up to it, a count with its noise fits easily in 64 bits."""
-
-
-def checked_scale(scale: float) -> float:
-    """Return a scale as a float. Raise if it is out of range."""
-    if isinstance(scale, bool) or not isinstance(scale, int | float):
-        raise UsageError("a noise scale must be a finite number")
-    if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
-        limits = f"from {SMALLEST_SCALE:g} to {LARGEST_SCALE:g}"
-        raise UsageError(f"a noise scale must be {limits}; spend less for more noise, or more for less")
-    return float(scale)
-
-
-def checked_sensitivity(sensitivity: Sensitivity) -> Sensitivity:
-    """Return the sensitivity. Raise if no movement of whole counts can have it."""
-    if not isinstance(sensitivity, Sensitivity):
-        raise UsageError("a sensitivity must be a Sensitivity with its three norms; derive it from a Protection")
-    l1, l2_squared, linf = sensitivity.l1, sensitivity.l2_squared, sensitivity.linf
-    if any(isinstance(norm, bool) or not isinstance(norm, int) for norm in (l1, l2_squared, linf)):
-        raise UsageError(
-            "a sensitivity's norms must be whole numbers, the L2 norm as its square; derive it from a Protection"
-        )
-    if not (1 <= linf <= l1 and linf**2 <= l2_squared <= l1 * linf):
-        raise UsageError(
-            "a sensitivity must have 1 <= linf <= l1 and linf^2 <= l2^2 <= l1 linf; derive it from a Protection"
-        )
-    return sensitivity
 
 
 def with_noise(counts: Counts, *, shape: Shape, scale: float) -> Counts:

@@ -3,10 +3,10 @@
 import itertools
 import math
 from collections.abc import Iterator
-from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
+from dpcore.mechanisms.descriptions import Named
 from dpcore.privacy.accounting.normal import upper_tail
 from dpcore.privacy.accounting.rounding import as_real, real
 
@@ -20,12 +20,12 @@ _NARROW = 1.0
 """Below this sigma there are few outcomes, and each is evaluated separately."""
 
 
-class Shape(StrEnum):
-    """The distributions of integer noise."""
+class Shape(Named):
+    """The distributions of integer noise. The shape decides which currencies can pay, so it has no default."""
 
-    LAPLACE = "laplace"
+    LAPLACE = "discrete-laplace"
     """p(k) ~ e^(-|k| / scale)."""
-    GAUSSIAN = "gaussian"
+    GAUSSIAN = "discrete-gaussian"
     """p(k) ~ e^(-k^2 / (2 scale^2))."""
     ROUNDED_GAUSSIAN = "rounded-gaussian"
     """p(k) = Phi((k + 1/2) / scale) - Phi((k - 1/2) / scale): continuous noise, rounded to the nearest whole number."""

@@ -30,9 +30,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.currency_noise import LEAST_NOISE, Noise
-from dpcore.mechanisms.laplace import DiscreteLaplace
-from dpcore.mechanisms.rounded import RoundedGaussian
+from dpcore.mechanisms.noise import LEAST_NOISE, DiscreteLaplace, Noise, RoundedGaussian
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
@@ -157,7 +155,7 @@ def noise_bound(noise: Noise, *, miss: float) -> int:
     """Return the size that noise exceeds with at most a probability: exact for Laplace noise, by the sub-Gaussian tail otherwise."""
     if isinstance(noise, DiscreteLaplace):
         return laplace_bound(noise.scale, miss=miss)
-    reach = noise.sigma * math.sqrt(2 * math.log(2 / miss))
+    reach = noise.scale * math.sqrt(2 * math.log(2 / miss))
     return math.ceil(reach + (0.5 if isinstance(noise, RoundedGaussian) else 0.0))
 
 

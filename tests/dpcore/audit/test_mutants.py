@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,16 @@ import pytest
 
 from dpcore.audit.cases import CASES
 from dpcore.ledger import Ledger
-from dpcore.mechanisms import bounded_mean, bounded_sum, noisy_histogram, noisy_value
 from dpcore.mechanisms.bounded_mean import BoundedMean
-from dpcore.mechanisms.currency_noise import one_number
+from dpcore.mechanisms.bounded_sum import BoundedSum
+from dpcore.mechanisms.noise import one_number
 from dpcore.mechanisms.noisy_count import NoisyCount
+from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.noisy_max import ReportNoisyMax
+from dpcore.mechanisms.noisy_value import NoisyValue
 from dpcore.mechanisms.sampling import wide
 from dpcore.privacy.accounting import Currency
-from dpcore.privacy.protection import Protection, Sensitivity
+from dpcore.privacy.protection import Sensitivity
 from dpcore.textbook.randomized_response import RandomizedResponse
 
 ENOUGH = 0.5
@@ -48,7 +51,8 @@ def test_a_price_for_one_answer_of_several_is_noticed(monkeypatch: pytest.Monkey
 
 def test_a_sum_that_forgets_that_a_value_may_be_replaced_by_none_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert faults("bounded-sum", only="null") == []
-    monkeypatch.setattr(bounded_sum, "_distance", lambda grid, protection: protection.most * grid.width)
+    forgetful = property(lambda self: one_number(self.protection.most * self.grid.width))
+    monkeypatch.setattr(BoundedSum, "sensitivity", forgetful)
     assert faults("bounded-sum", only="null")
 
 
@@ -59,14 +63,13 @@ def test_a_mean_that_is_paid_for_the_cheaper_of_its_movements_is_noticed(
     assert faults("bounded-mean", only=only) == []
 
     def cheaper(self: BoundedMean, currency: Currency) -> int:
-        scales = self.sum_scale, self.count_scale
         return min(
             sum(
-                self.noise.at(scale, sensitivity=one_number(distance)).price(currency)
-                for scale, distance in zip(scales, movement, strict=True)
+                replace(noise, sensitivity=one_number(distance)).price(currency)
+                for noise, distance in zip(self.noises, movement, strict=True)
                 if distance
             )
-            for movement in bounded_mean._movements(self.grid, self.protection)
+            for movement in self.movements
         )
 
     monkeypatch.setattr(BoundedMean, "price", cheaper)
@@ -76,17 +79,18 @@ def test_a_mean_that_is_paid_for_the_cheaper_of_its_movements_is_noticed(
 def test_marginals_whose_l2_is_that_of_one_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert faults("noisy-histogram", only="four") == []
 
-    def stacked(protection: Protection, marginals: int) -> Sensitivity:
-        one = protection.sensitivity
-        return Sensitivity(l1=marginals * one.l1, l2_squared=one.l2_squared, linf=one.linf)
+    def stacked(self: NoisyHistogram) -> Sensitivity:
+        one = self.protection.sensitivity
+        return Sensitivity(l1=len(self.marginals) * one.l1, l2_squared=one.l2_squared, linf=one.linf)
 
-    monkeypatch.setattr(noisy_histogram, "_stacked", stacked)
+    monkeypatch.setattr(NoisyHistogram, "sensitivity", property(stacked))
     assert faults("noisy-histogram", only="four")
 
 
 def test_a_movement_that_is_rounded_down_to_steps_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert faults("noisy-value") == []
-    monkeypatch.setattr(noisy_value, "_distance", lambda grid, moves_by: math.floor(moves_by / grid.step))
+    down = property(lambda self: one_number(math.floor(self.moves_by / self.grid.step)))
+    monkeypatch.setattr(NoisyValue, "sensitivity", down)
     assert faults("noisy-value")
 
 

@@ -78,7 +78,7 @@ smallest valid: epsilon 10 at delta 1e-09, promised, by zcdp"""
 
 
 def test_in_a_zcdp_account_the_cap_is_valid_and_neither_its_sum_so_far_nor_any_other_is() -> None:
-    noise = [DiscreteGaussian(sigma=40.0, sensitivity=TWO)] * 10
+    noise = [DiscreteGaussian(scale=40.0, sensitivity=TWO)] * 10
     choice = [ExponentialMechanism(epsilon=0.1, sensitivity=1, flavour=Flavour.GUMBEL)] * 2
     with made_at_noon() as ledger:
         opened(ledger, "clinic", epsilon=10.0, delta=1e-9)
@@ -135,7 +135,7 @@ def test_counts_that_move_by_one_each_are_cheaper_than_one_that_moves_by_all() -
 def test_a_gdp_account_is_told_by_its_cap_and_its_sum_of_squares_so_far() -> None:
     with made_at_noon() as ledger:
         opened(ledger, "visits", epsilon=10.0, delta=1e-6, currency=Currency.GDP)
-        measured(ledger, "visits", [RoundedGaussian(sigma=20.0, sensitivity=MANY)] * 5)
+        measured(ledger, "visits", [RoundedGaussian(scale=20.0, sensitivity=MANY)] * 5)
         spent = ledger.run("run-visits").spent
     answer = told("visits")
     found = by_theorem(answer)
@@ -200,7 +200,7 @@ def test_a_raise_after_the_first_charge_is_told_and_is_part_of_the_promise() -> 
         first = ledger.account("late").cap
         ledger.raise_cap("early", cap=cap, epsilon=2.0, reason="before anything was charged")
         for name in ("early", "late"):
-            measured(ledger, name, [DiscreteGaussian(sigma=40.0, sensitivity=ONE)])
+            measured(ledger, name, [DiscreteGaussian(scale=40.0, sensitivity=ONE)])
         ledger.raise_cap("late", cap=cap, epsilon=2.0, reason="after it")
     early, late = told("early"), told("late")
     assert (early.data["raised"], late.data["raised"]) == (False, True)

@@ -24,8 +24,8 @@ SHARE = Fraction(1, 10)
 MECHANISMS = {
     "laplace": DiscreteLaplace(scale=20.0, sensitivity=ONE),
     "small laplace": DiscreteLaplace(scale=0.5, sensitivity=ONE),
-    "gaussian": DiscreteGaussian(sigma=20.0, sensitivity=ONE),
-    "rounded": RoundedGaussian(sigma=20.0, sensitivity=ONE),
+    "gaussian": DiscreteGaussian(scale=20.0, sensitivity=ONE),
+    "rounded": RoundedGaussian(scale=20.0, sensitivity=ONE),
 }
 
 

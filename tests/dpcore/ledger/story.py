@@ -18,8 +18,8 @@ from dpcore.reporting.lineage import ledger_parts
 ONE = Sensitivity(l1=1, l2_squared=1, linf=1)
 NOISE: dict[Currency, Mechanism] = {
     Currency.PURE: DiscreteLaplace(scale=20.0, sensitivity=ONE),
-    Currency.ZCDP: DiscreteGaussian(sigma=10.0, sensitivity=ONE),
-    Currency.GDP: RoundedGaussian(sigma=10.0, sensitivity=ONE),
+    Currency.ZCDP: DiscreteGaussian(scale=10.0, sensitivity=ONE),
+    Currency.GDP: RoundedGaussian(scale=10.0, sensitivity=ONE),
 }
 LARGE = b"large" * (LARGEST_IN_ROW // 5 + 1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

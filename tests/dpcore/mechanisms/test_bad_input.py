@@ -13,9 +13,9 @@ import pytest
 
 from dpcore.errors import SourceError, SpecError, UsageError
 from dpcore.mechanisms.bounded_sum import BoundedSum
+from dpcore.mechanisms.noise import analytic_gaussian, classic_gaussian
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
-from dpcore.mechanisms.rounded import analytic_gaussian, classic_gaussian
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.textbook.randomized_response import RandomizedResponse

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms import bounded_mean
 from dpcore.mechanisms.bounded_mean import BoundedMean, MeanEstimate
-from dpcore.mechanisms.currency_noise import NoiseKind, one_number
+from dpcore.mechanisms.noise import KIND_OF_NOISE, one_number
+from dpcore.mechanisms.sampling.thresholds import Shape
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Integer, Number
@@ -21,9 +21,9 @@ AGES = {"attribute": Integer(minimum=0, maximum=99), "step": 1}
 PAYABLE = [
     (kind, currency)
     for kind, currencies in {
-        NoiseKind.LAPLACE: list(Currency),
-        NoiseKind.GAUSSIAN: [Currency.ZCDP],
-        NoiseKind.ROUNDED_GAUSSIAN: [Currency.ZCDP, Currency.GDP],
+        Shape.LAPLACE: list(Currency),
+        Shape.GAUSSIAN: [Currency.ZCDP],
+        Shape.ROUNDED_GAUSSIAN: [Currency.ZCDP, Currency.GDP],
     }.items()
     for currency in currencies
 ]
@@ -50,7 +50,9 @@ def movements(mechanism: BoundedMean) -> set[tuple[int, int]]:
 def price(mechanism: BoundedMean, movement: tuple[int, int], currency: Currency) -> int:
     scales = (mechanism.sum_scale, mechanism.count_scale)
     parts = zip(scales, movement, strict=True)
-    return sum(mechanism.noise.at(s, sensitivity=one_number(d)).price(currency) for s, d in parts if d)
+    return sum(
+        KIND_OF_NOISE[mechanism.noise](scale=s, sensitivity=one_number(d)).price(currency) for s, d in parts if d
+    )
 
 
 class TestBoundedMean(QueryContract):
@@ -104,7 +106,7 @@ def audited(mechanism: BoundedMean, *, here, there, currency: Currency, draws: i
     """What the likelihood of both noises shows between two exact pairs of centred sum and count."""
     outputs = []
     for exact in (here, there):
-        noises = mechanism._noises
+        noises = mechanism.noises
         outputs.append([n.draw(np.full(draws, e, dtype=np.int64)) for n, e in zip(noises, exact, strict=True)])
 
     def ratio(sums, counts):
@@ -130,11 +132,9 @@ def test_no_event_shows_more_than_was_charged_and_one_does_with_half_the_sensiti
     for here, there in moved:
         shown = audited(bought(), here=here, there=there, currency=Currency.PURE)
         assert 0.4 < shown <= bought().price(Currency.PURE) / AMOUNT_OF_ONE
-    true_movements = bounded_mean._movements
+    movements = BoundedMean.movements.fget
     monkeypatch.setattr(
-        bounded_mean,
-        "_movements",
-        lambda grid, protection: tuple((-(-s // 2), c) for s, c in true_movements(grid, protection)),
+        BoundedMean, "movements", property(lambda self: tuple((-(-s // 2), c) for s, c in movements(self)))
     )
     broken = bought()
     shown = max(audited(broken, here=here, there=there, currency=Currency.PURE) for here, there in moved)

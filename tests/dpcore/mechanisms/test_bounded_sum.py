@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms import bounded_sum
-from dpcore.mechanisms.bounded_sum import BoundedSum, kept_steps
+from dpcore.mechanisms.bounded_sum import BoundedSum
 from dpcore.mechanisms.grid import MOST_STEPS
+from dpcore.mechanisms.noise import one_number
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Boolean, Integer, Number, Outside
@@ -33,8 +33,7 @@ RANGES = [(0, 3), (-2, 3), (-3, -1), (2, 3), (-1, 0)]
 
 
 def exact_sum(mechanism: BoundedSum, values, *, ids=None, weights=None) -> int:
-    steps, times = kept_steps(values, grid=mechanism.grid, protection=mechanism.protection, ids=ids, weights=weights)
-    return int((steps * times).sum())
+    return int(mechanism.read(values, ids=ids, weights=weights).for_noise()[0])
 
 
 def of_one_unit(protection: Protection, low: int, high: int) -> set[int]:
@@ -98,19 +97,17 @@ def test_no_event_shows_more_than_was_charged_and_one_does_with_a_planted_bug(pr
         rows = protection.rows_per_unit
         columns = {} if protection.unit == "row" else {"ids": ["x"] * rows}
         here, there = (exact_sum(mechanism, [value] * rows, **columns) for value in (5, -5))
-        shown = shown_privacy_loss(mechanism._on_steps, here, there, currency=currency)
+        shown = shown_privacy_loss(mechanism.on_numbers, here, there, currency=currency)
         return mechanism.price(currency) / AMOUNT_OF_ONE, shown
 
     charged, shown = audited()
     assert charged * 0.5 < shown <= charged
-    true_distance = bounded_sum._distance
-    monkeypatch.setattr(bounded_sum, "_distance", lambda grid, protection: true_distance(grid, protection) // 2)
+    sensitivity = BoundedSum.sensitivity.fget
+    monkeypatch.setattr(BoundedSum, "sensitivity", property(lambda self: one_number(sensitivity(self).l1 // 2)))
     charged, shown = audited()
     assert shown > charged
     monkeypatch.setattr(
-        bounded_sum,
-        "_distance",
-        lambda grid, protection: true_distance(grid, replace(protection, neighbours=Neighbours.ADD_REMOVE)),
+        BoundedSum, "sensitivity", property(lambda self: one_number(self.protection.most * self.grid.reach))
     )
     charged, shown = audited()
     assert shown > charged

@@ -25,7 +25,7 @@ def test_an_unknown_mechanism_is_refused(name):
 
 @pytest.mark.parametrize("sigma", ["nan", "inf", "0.0", "-1.0", "x", 1.0, "1.00"])
 def test_a_recorded_number_must_read_back_as_the_very_same_text(sigma):
-    description = DiscreteGaussian(sigma=1.0, sensitivity=Sensitivity(1, 1, 1)).describe()
+    description = DiscreteGaussian(scale=1.0, sensitivity=Sensitivity(1, 1, 1)).describe()
     with pytest.raises(UsageError):
         from_description({**description, "sigma": sigma})
 
@@ -70,7 +70,7 @@ from dpcore.privacy.protection import Sensitivity
 one, counts = Sensitivity(1, 1, 1), np.arange(10)
 DiscreteLaplace.for_amount(10**11, currency=Currency.ZCDP, sensitivity=one).draw(counts)
 DiscreteLaplace(scale=1e6, sensitivity=one).draw(counts)
-DiscreteGaussian(sigma=1e6, sensitivity=one).draw(counts)
+DiscreteGaussian(scale=1e6, sensitivity=one).draw(counts)
 for flavour in Flavour:
     ExponentialMechanism(epsilon=1.0, sensitivity=1, flavour=flavour).draw(counts)
 """

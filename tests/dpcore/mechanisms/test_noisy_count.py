@@ -82,8 +82,8 @@ def test_the_sensitivity_is_what_replacing_a_person_by_one_without_the_property_
 def test_no_event_shows_more_than_was_charged_and_one_does_if_rows_are_not_bounded(currency):
     mechanism = NoisyCount.for_amount(AMOUNT_OF_ONE // 2, currency=currency, protection=SWAPPED_PERSON)
     charged = mechanism.price(currency) / AMOUNT_OF_ONE
-    assert charged * 0.5 < shown_privacy_loss(mechanism._on_counts, 12, 10, currency=currency) <= charged
-    assert shown_privacy_loss(mechanism._on_counts, 14, 10, currency=currency) > charged
+    assert charged * 0.5 < shown_privacy_loss(mechanism.on_numbers, 12, 10, currency=currency) <= charged
+    assert shown_privacy_loss(mechanism.on_numbers, 14, 10, currency=currency) > charged
 
 
 def test_ids_and_weights_are_given_exactly_when_the_protection_names_them():

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import SourceError, UsageError
-from dpcore.mechanisms import noisy_histogram
-from dpcore.mechanisms.currency_noise import NoiseKind
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
+from dpcore.mechanisms.sampling.thresholds import Shape
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
 from dpcore.universe import Boolean, Categorical, Integer, Outside, Universe
@@ -34,7 +33,7 @@ TABLE = {"sex": ["F", "M", "M", None], "age": [20, 60, 160, 70], "smoker": [True
 def exact(table, *, protection=ROW, universe=UNIVERSE, **what):
     """The counts with noise so narrow that it is all but certainly 0."""
     mechanism = NoisyHistogram.for_epsilon(1.0, delta=0, universe=universe, protection=protection, **what)
-    return replace(mechanism, noise=NoiseKind.LAPLACE, scale=0.01).draw(table)
+    return replace(mechanism, noise=Shape.LAPLACE, scale=0.01).draw(table)
 
 
 class TestNoisyHistogram(QueryContract):
@@ -115,7 +114,7 @@ def test_the_sensitivity_is_the_largest_movement_of_all_marginals_together(prote
 def best_event(mechanism: NoisyHistogram, runs: int) -> float:
     """What the sum of a row's own cells, noise included, shows of replacing it: p(row there) against p(another)."""
     marginals = len(mechanism.marginals)
-    noise = mechanism._on_counts
+    noise = mechanism.on_numbers
     here = np.tile(np.array([1, 0], dtype=np.int64), (runs, marginals))
     answers = [noise.draw(some) for some in (here, 1 - here)]
     # the likelihood ratio of Laplace noise, up to its scale
@@ -132,8 +131,7 @@ def test_no_event_shows_more_than_was_charged_and_one_does_if_marginals_are_char
 
     assert bought().price(Currency.PURE) == AMOUNT_OF_ONE
     assert 0.4 < best_event(bought(), 200_000) <= 1.0
-    true_stacked = noisy_histogram._stacked
-    monkeypatch.setattr(noisy_histogram, "_stacked", lambda protection, marginals: true_stacked(protection, 1))
+    monkeypatch.setattr(NoisyHistogram, "sensitivity", property(lambda self: self.protection.sensitivity))
     assert bought().price(Currency.PURE) == AMOUNT_OF_ONE
     assert best_event(bought(), 200_000) > 1.0
 

@@ -59,7 +59,7 @@ def test_no_event_shows_more_than_was_charged_and_one_does_if_it_moves_twice_as_
     mechanism = NoisyValue.for_epsilon(0.5, delta=0, **SHARE)
     charged = mechanism.price(Currency.PURE) / AMOUNT_OF_ONE
     here, near, far = (mechanism.grid.nearest(value) for value in (0.5, 0.45, 0.4))
-    noise = mechanism._on_steps
+    noise = mechanism.on_numbers
     assert charged * 0.5 < shown_privacy_loss(noise, here, near, currency=Currency.PURE) <= charged
     assert shown_privacy_loss(noise, here, far, currency=Currency.PURE) > charged
 

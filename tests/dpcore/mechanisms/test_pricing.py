@@ -5,8 +5,8 @@ from itertools import product
 import pytest
 
 from dpcore.errors import UsageError
+from dpcore.mechanisms.noise import LARGEST_SIGMA
 from dpcore.mechanisms.pricing import MANY_ROWS, SMALL_PART, currency_for, marginal_noise
-from dpcore.mechanisms.rounded import LARGEST_SIGMA
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection
 

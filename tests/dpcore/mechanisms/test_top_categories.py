@@ -8,8 +8,8 @@ import pytest
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms import TopCategories, from_description
-from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.noisy_max import MaxNoise
+from dpcore.mechanisms.query import Exact
 from dpcore.privacy.accounting import Currency
 from dpcore.universe import Categorical, Integer
 from tests.contracts.choosing import ChoosingContract

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.currency_noise import LEAST_NOISE
+from dpcore.mechanisms.noise import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.session.accuracy import LEAST, Within, cheapest, needed_noise

@@ -12,7 +12,7 @@ from dpcore.answers.intervals import Interval
 from dpcore.errors import BudgetRefused, TableChanged, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms import from_description
-from dpcore.mechanisms.rounded import LARGEST_SIGMA
+from dpcore.mechanisms.noise import LARGEST_SIGMA
 from dpcore.mechanisms.weighing import Weighing
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours

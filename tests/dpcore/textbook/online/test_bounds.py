@@ -49,9 +49,9 @@ def test_the_bound_of_laplace_noise_is_the_smallest_that_holds(scale: float, mis
 @pytest.mark.parametrize("miss", [0.1, 1e-4, 1e-9])
 def test_the_bounds_of_gaussian_noises_hold(miss: float) -> None:
     for sigma in (0.5, 3.0, 400.0):
-        rounded = noise_bound(RoundedGaussian(sigma=sigma, sensitivity=ONE), miss=miss)
+        rounded = noise_bound(RoundedGaussian(scale=sigma, sensitivity=ONE), miss=miss)
         assert 2 * stats.norm.sf(rounded + 0.5, scale=sigma) <= miss
-        discrete = noise_bound(DiscreteGaussian(sigma=sigma, sensitivity=ONE), miss=miss)
+        discrete = noise_bound(DiscreteGaussian(scale=sigma, sensitivity=ONE), miss=miss)
         support = np.arange(-60 * math.ceil(sigma), 60 * math.ceil(sigma) + 1)
         mass = np.exp(-(support**2) / (2 * sigma**2))
         assert mass[np.abs(support) > discrete].sum() / mass.sum() <= miss
