@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.outputs import noisy
+from dpcore.audit.cases.outputs import event, noisy
 from dpcore.audit.checks import Draw, EventCheck
 from dpcore.audit.events import Outcomes
 from dpcore.mechanisms import RoundedGaussian
@@ -22,12 +22,11 @@ _SENSITIVITY = Sensitivity(_STEPS, _STEPS**2, _STEPS)
 
 
 def _event(setting: str, drawn: RoundedGaussian, *, epsilon: float, moved: int = _STEPS) -> EventCheck:
-    return EventCheck(
-        setting=f"{setting}, delta {DELTA:g}",
-        currency=Currency.PURE,
-        charged=round(epsilon * AMOUNT_OF_ONE),
-        here=noisy(drawn, [moved]),
-        there=noisy(drawn, [0]),
+    return event(
+        f"{setting}, delta {DELTA:g}",
+        lambda count: noisy(drawn, [count]),
+        tables=(moved, 0),
+        paid=round(epsilon * AMOUNT_OF_ONE),
         draws=DRAWS,
         delta=DELTA,
     )
@@ -71,12 +70,11 @@ def calibrated() -> Case:
             Bug(
                 name="classic bound beyond epsilon 1",
                 how="the classic sigma is used for epsilon 8, where its bound is unproved and wrong",
-                check=EventCheck(
-                    setting=f"classic formula, delta {delta:g}",
-                    currency=Currency.PURE,
-                    charged=round(epsilon * AMOUNT_OF_ONE),
-                    here=_far(beyond, moved),
-                    there=_far(beyond, 0),
+                check=event(
+                    f"classic formula, delta {delta:g}",
+                    lambda count: _far(beyond, count),
+                    tables=(moved, 0),
+                    paid=round(epsilon * AMOUNT_OF_ONE),
                     draws=RARE_DRAWS,
                     delta=delta,
                 ),

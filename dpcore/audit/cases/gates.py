@@ -1,6 +1,6 @@
 """Audit of the gates of online sessions: what they answer reveals no more than their charge, which comes before their noise."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,10 +8,9 @@ import numpy as np
 
 from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.outputs import once
-from dpcore.audit.cases.sparse_vectors import probabilities
-from dpcore.audit.checks import DistributionCheck, Draw, EventCheck, Finding, StreamCheck, charge_finding
-from dpcore.audit.events import Outcomes
+from dpcore.audit.cases.outputs import event, told, yes_or_no
+from dpcore.audit.cases.sparse_vectors import distribution, probabilities
+from dpcore.audit.checks import Draw, EventCheck, Finding, StreamCheck, charge_finding
 from dpcore.audit.made_up import ROW, temporary_account
 from dpcore.curator.gate import CountQuery, Gate, Gatekeeper
 from dpcore.mechanisms.sparse_vector import SparseVector
@@ -51,46 +50,35 @@ def _true(mechanism: SparseVector) -> Opens:
 
 
 def _answers(opens: Opens, rows: int) -> Draw:
-    """Return draws of gates on a table. Each is encoded by its answers, up to the first positive, as digits after a leading 1."""
+    """Return draws of gates on a table, each encoded by its answers, up to the first positive."""
     histogram = _table(rows)
 
-    def told() -> int:
-        gate, code = opens(histogram), 1
+    def compared() -> Iterator[bool]:
+        gate = opens(histogram)
         for expected in EXPECTED:
-            code = 2 * code + gate.compare(_QUERY, expected=expected)
-            if code & 1 or not gate.is_open:
-                break
-        return code
+            answer = gate.compare(_QUERY, expected=expected)
+            yield answer
+            if answer or not gate.is_open:
+                return
 
-    def draw(count: int) -> Outcomes:
-        return np.fromiter((told() for _ in range(count)), dtype=np.int64, count=count)
-
-    return draw
+    return told(lambda: yes_or_no(compared()))
 
 
-def _event(opens: Opens, *, charged: int, draws: int = DRAWS) -> EventCheck:
-    return EventCheck(
-        setting="errors that move both ways",
-        currency=Currency.PURE,
-        charged=charged,
-        here=once(_answers(opens, ROWS)),
-        there=once(_answers(opens, ROWS + 1)),
+def _event(opens: Opens, *, paid: SparseVector, draws: int = DRAWS) -> EventCheck:
+    return event(
+        "errors that move both ways",
+        lambda rows: _answers(opens, rows),
+        tables=(ROWS, ROWS + 1),
+        paid=paid,
         draws=draws,
     )
 
 
-def _distribution(event: EventCheck) -> DistributionCheck:
-    """Compare with the exact probabilities at the scales of the theorem: D / e1 and 2 D / e2, e1 : e2 = 1 : 2^(2/3)."""
+def _exact_probabilities() -> dict[int, float]:
+    """Return the probabilities at the scales of the theorem: D / e1 and 2 D / e2, e1 : e2 = 1 : 2^(2/3)."""
     ratio = 2 ** (2 / 3)
     scales = (1 + ratio) / EPSILON, 2 * (1 + 1 / ratio) / EPSILON
-    exact = sorted(probabilities(scales, [error - THRESHOLD for error in ERRORS], positives=1).items())
-    return DistributionCheck(
-        setting=event.setting,
-        draw=event.here,
-        draws=event.draws,
-        outcomes=np.array([code for code, _ in exact], dtype=np.int64),
-        probabilities=np.array([probability for _, probability in exact]),
-    )
+    return probabilities(scales, [error - THRESHOLD for error in ERRORS], positives=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,16 +125,15 @@ def gates() -> Case:
     """Return the audit of the gates of online sessions."""
     sound = SparseVector(epsilon=EPSILON, sensitivity=1, positives=1, monotone=False)
     monotone = SparseVector(epsilon=EPSILON, sensitivity=1, positives=1, monotone=True)
-    charged = sound.price(Currency.PURE)
-    event = _event(_noisy(sound), charged=charged)
+    first = _event(_noisy(sound), paid=sound)
     return Case(
         name="gate-step",
         theorem="A gate that reports which errors of public expectations stay below a threshold, until one does not, is epsilon-DP: an error |true - expected| moves by no more than the count.",
         reference="Hardt and Rothblum 2010; Lyu, Su and Li 2017",
         prices=dict.fromkeys(Currency, "the price of a sparse vector with one positive"),
         checks=(
-            event,
-            _distribution(event),
+            first,
+            distribution(first, _exact_probabilities()),
             StreamCheck(setting="gates", draw=_answers(_noisy(sound), ROWS)),
             SessionChargeCheck(gatekeeper=Gatekeeper),
         ),
@@ -154,12 +141,12 @@ def gates() -> Case:
             Bug(
                 name="gate on the true error",
                 how="the gate compares the true error with the threshold, without noise",
-                check=_event(_true(sound), charged=charged, draws=FEWER_DRAWS),
+                check=_event(_true(sound), paid=sound, draws=FEWER_DRAWS),
             ),
             Bug(
                 name="errors as monotone counts",
                 how="errors move both ways, but the noise is for values that move one way",
-                check=_event(_noisy(monotone), charged=charged, draws=MORE_DRAWS),
+                check=_event(_noisy(monotone), paid=sound, draws=MORE_DRAWS),
             ),
             Bug(
                 name="gate without a charge",

@@ -1,5 +1,6 @@
 """Audit of noisy histograms and marginals, with canaries in one run and with events of one row."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -7,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.values import AMOUNT, DRAWS, PRICES, REPLACED, event, price_halved
+from dpcore.audit.cases.outputs import answers, event
+from dpcore.audit.cases.values import AMOUNT, DRAWS, PRICES, REPLACED, bought_event, price_halved
 from dpcore.audit.checks import CANARIES, Counts, Draw, EventCheck, OneRunCheck, StreamCheck
-from dpcore.audit.events import Outcomes
 from dpcore.audit.made_up import ROW
-from dpcore.mechanisms.noisy_histogram import NoisyHistogram
+from dpcore.mechanisms.noisy_histogram import Marginals, NoisyHistogram
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
 from dpcore.universe import Boolean, Integer, Universe
@@ -40,15 +41,14 @@ def _one_run(setting: str, *, noise_of: int) -> OneRunCheck:
     return OneRunCheck(setting=setting, measure=measure)
 
 
-def _apart(drawn: NoisyHistogram, *, flag: bool) -> Draw:
-    """Return draws on a table of one row, reported as whether both cells indicate that the flag is set."""
-    exact = drawn.read(pa.table({"flag": [flag]}))
+def _apart(drawn: NoisyHistogram) -> Callable[[list[bool]], Draw]:
+    """Return the draws on a table of one row, reported as whether both cells indicate that the flag is set."""
 
-    def draw(count: int) -> Outcomes:
-        cells = np.array([drawn.answer(exact)["flag",] for _ in range(count)])
-        return ((cells[:, 1] >= 1) & (cells[:, 0] <= 0)).astype(np.int64)
+    def code(marginals: Marginals) -> bool:
+        cells = marginals["flag",]
+        return bool(cells[1] >= 1 and cells[0] <= 0)
 
-    return draw
+    return lambda flags: answers(drawn, drawn.read(pa.table({"flag": flags})), code)
 
 
 def _stacked(setting: str, *, noise_of: int) -> EventCheck:
@@ -62,23 +62,15 @@ def _stacked(setting: str, *, noise_of: int) -> EventCheck:
 
     def summed(rows: int) -> Draw:
         """Return draws of the sum of a row's cells, which best distinguishes whether the row is there."""
-        exact = drawn.read(pa.table({name: pa.array([True] * rows, type=pa.bool_()) for name in universe.names}))
+        table = pa.table({name: pa.array([True] * rows, type=pa.bool_()) for name in universe.names})
+        return answers(
+            drawn,
+            drawn.read(table),
+            lambda marginals: sum(int(cells[(1,) * cells.ndim]) for cells in marginals.values()),
+        )
 
-        def draw(count: int) -> Outcomes:
-            answers = (drawn.answer(exact) for _ in range(count))
-            sums = (sum(int(cells[(1,) * cells.ndim]) for cells in answer.values()) for answer in answers)
-            return np.fromiter(sums, dtype=np.int64, count=count)
-
-        return draw
-
-    return EventCheck(
-        setting=setting,
-        currency=Currency.ZCDP,
-        charged=min(paid.price(Currency.ZCDP), AMOUNT),
-        here=summed(1),
-        there=summed(0),
-        draws=DRAWS,
-    )
+    charged = min(paid.price(Currency.ZCDP), AMOUNT)
+    return event(setting, summed, tables=(1, 0), paid=charged, draws=DRAWS, currency=Currency.ZCDP)
 
 
 def noisy_histogram() -> Case:
@@ -87,7 +79,7 @@ def noisy_histogram() -> Case:
     replaced, added = (_histogram(one, protection) for protection in (REPLACED, ROW))
 
     def replacing(setting: str, drawn: NoisyHistogram) -> EventCheck:
-        return event(setting, drawn, here=_apart(drawn, flag=True), there=_apart(drawn, flag=False))
+        return bought_event(setting, drawn, _apart(drawn), tables=([True], [False]))
 
     sound = replacing("one column, its only row replaced", replaced)
     return Case(
@@ -99,7 +91,7 @@ def noisy_histogram() -> Case:
             _one_run(f"{CANARIES:,} canaries, two marginals", noise_of=2),
             sound,
             _stacked("four marginals, a row or none", noise_of=4),
-            StreamCheck(setting="one column", draw=_apart(replaced, flag=True)),
+            StreamCheck(setting="one column", draw=_apart(replaced)([True])),
         ),
         bugs=(
             Bug(

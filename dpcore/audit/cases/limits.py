@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.checks import Counts, Draw, EventCheck, StreamCheck
+from dpcore.audit.cases.outputs import event
+from dpcore.audit.checks import Counts, Draw, StreamCheck
 from dpcore.audit.events import Outcomes
 from dpcore.mechanisms.noise import Noise
 from dpcore.mechanisms.pricing import marginal_noise
@@ -30,8 +31,7 @@ DRAWS, FEWER_DRAWS = 20_000, 2_000
 def limits() -> Case:
     """Return the audit of the choice of the limit on rows per unit."""
     noise = _noise()
-    charged = noise.price(Currency.PURE)
-    below, above = _tipping_tables(noise)
+    tables = below, above = _tipping_tables(noise)
     neighbours = f"{PERSONS:,} with one row, {below[-1]} or {above[-1]} with many"
     return Case(
         name="limit-choice",
@@ -39,27 +39,15 @@ def limits() -> Case:
         reference="Dwork and Roth 2014, Prop. 2.1 (post-processing)",
         prices=dict.fromkeys(Currency, "the price of the noise of one histogram with one record for each unit"),
         checks=(
-            EventCheck(
-                setting=neighbours,
-                currency=Currency.PURE,
-                charged=charged,
-                here=_noisy(noise, below),
-                there=_noisy(noise, above),
-                draws=DRAWS,
-            ),
+            event(neighbours, lambda counts: _noisy(noise, counts), tables=tables, paid=noise, draws=DRAWS),
             StreamCheck(setting="the chosen limits", draw=_noisy(noise, above)),
         ),
         bugs=(
             Bug(
                 name="limit by true counts",
                 how="the limit is chosen by the true histogram, and the noisy one is only charged for",
-                check=EventCheck(
-                    setting=neighbours,
-                    currency=Currency.PURE,
-                    charged=charged,
-                    here=_exact(noise, below),
-                    there=_exact(noise, above),
-                    draws=FEWER_DRAWS,
+                check=event(
+                    neighbours, lambda counts: _exact(noise, counts), tables=tables, paid=noise, draws=FEWER_DRAWS
                 ),
             ),
         ),

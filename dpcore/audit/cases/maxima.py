@@ -2,7 +2,7 @@
 
 from dpcore.audit.case import Bug, Case
 from dpcore.audit.cases.outputs import selected
-from dpcore.audit.cases.selections import EPSILON, FAR, FEWER_DRAWS, behind_event, between
+from dpcore.audit.cases.selections import EPSILON, FAR, FEWER_DRAWS, behind, between
 from dpcore.audit.checks import StreamCheck
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
 from dpcore.privacy.accounting import Currency
@@ -26,7 +26,6 @@ def noisy_max() -> Case:
         for neighbours in (Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE)
     )
     moved = [9, 9], [9 - FAR, 9 + FAR]
-    pure = laplace.price(Currency.PURE)
     return Case(
         name=ReportNoisyMax.name,
         theorem="The index of the largest score with Laplace, exponential or Gumbel noise of scale 2 D / epsilon, or D / epsilon if scores are monotone, is epsilon-DP.",
@@ -37,34 +36,11 @@ def noisy_max() -> Case:
             Currency.GDP: "4 Phi^-1(e^x / (1 + e^x))^2 with x = epsilon; Gumbel with x = epsilon / 2",
         },
         checks=(
-            behind_event(
-                "Laplace, D = 3, behind 4 by 0 or 6",
-                far_laplace,
-                charged=far_laplace.price(Currency.PURE),
-                currency=Currency.PURE,
-                gaps=(0, 2 * FAR),
-                others=4,
-            ),
+            between("Laplace, D = 3, behind 4 by 0 or 6", far_laplace, tables=behind(0, 2 * FAR, others=4)),
+            between("exponential, 3 rows of 9 9 replaced: 6 12", counted, tables=moved),
+            between("exponential, 3 rows added to 9 9: 9 12", added, tables=([9, 9], [9, 9 + FAR])),
             between(
-                "exponential, 3 rows of 9 9 replaced: 6 12",
-                counted,
-                charged=counted.price(Currency.PURE),
-                currency=Currency.PURE,
-                tables=moved,
-            ),
-            between(
-                "exponential, 3 rows added to 9 9: 9 12",
-                added,
-                charged=added.price(Currency.PURE),
-                currency=Currency.PURE,
-                tables=([9, 9], [9, 9 + FAR]),
-            ),
-            behind_event(
-                "Gumbel, D = 3, ahead or behind by 3",
-                far_gumbel,
-                charged=far_gumbel.price(Currency.ZCDP),
-                currency=Currency.ZCDP,
-                gaps=(-FAR, FAR),
+                "Gumbel, D = 3, ahead or behind by 3", far_gumbel, tables=behind(-FAR, FAR), currency=Currency.ZCDP
             ),
             *(StreamCheck(setting=noise.value, draw=selected(_maximum(noise), [0, 0, 1])) for noise in MaxNoise),
         ),
@@ -72,26 +48,12 @@ def noisy_max() -> Case:
             Bug(
                 name="neighbour flag ignored",
                 how="rows are replaced, so counts change in both directions, but the noise is for monotone scores",
-                check=between(
-                    "exponential, rows replaced, paid as monotone",
-                    added,
-                    charged=added.price(Currency.PURE),
-                    currency=Currency.PURE,
-                    tables=moved,
-                    draws=FEWER_DRAWS,
-                ),
+                check=between("exponential, rows replaced, paid as monotone", added, tables=moved, draws=FEWER_DRAWS),
             ),
             Bug(
                 name="sensitivity halved",
                 how="scores change by 2, but the sensitivity is stated as 1",
-                check=behind_event(
-                    "Laplace, behind by 0 or 4, paid as 2",
-                    laplace,
-                    charged=pure,
-                    currency=Currency.PURE,
-                    gaps=(0, 4),
-                    draws=FEWER_DRAWS,
-                ),
+                check=between("Laplace, behind by 0 or 4, paid as 2", laplace, tables=behind(0, 4), draws=FEWER_DRAWS),
             ),
         ),
     )

@@ -1,12 +1,9 @@
 """Audit of the mean of a column, where one row changes the sum and the count together, or the sum alone."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-
-import pyarrow as pa
 
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.values import AMOUNT, PRICES, REPLACED, event, price_halved, told
+from dpcore.audit.cases.values import AMOUNT, PRICES, REPLACED, bought_event, of_column, price_halved
 from dpcore.audit.checks import Draw, EventCheck, StreamCheck
 from dpcore.audit.made_up import ROW
 from dpcore.mechanisms.bounded_mean import BoundedMean, MeanEstimate
@@ -21,10 +18,9 @@ _MARK = Integer(minimum=0, maximum=2)
 _OTHERS = 50
 
 
-def _means(drawn: BoundedMean, values: Sequence[int | None], says: Callable[[MeanEstimate], bool]) -> Draw:
-    """Return draws of a predicate of the mean, on a table with these values and others in the middle of the range."""
-    exact = drawn.read(pa.array([1] * _OTHERS + list(values), type=pa.int64()))
-    return told(lambda: says(drawn.answer(exact)))
+def _means(drawn: BoundedMean, says: Callable[[MeanEstimate], bool]) -> Callable[[Sequence[int | None]], Draw]:
+    """Return the draws of a predicate of the mean, on a table with some values and others in the middle of the range."""
+    return lambda values: of_column(drawn, says)([1] * _OTHERS + list(values))
 
 
 def _centred(estimate: MeanEstimate) -> int:
@@ -41,12 +37,10 @@ def _event(
     setting: str,
     drawn: BoundedMean,
     *,
-    here: Sequence[int | None],
-    there: Sequence[int | None],
+    tables: tuple[Sequence[int | None], Sequence[int | None]],
     says: Callable[[MeanEstimate], bool],
 ) -> EventCheck:
-    draws = event(setting, drawn, here=_means(drawn, here, says), there=_means(drawn, there, says))
-    return replace(draws, draws=DRAWS)
+    return bought_event(setting, drawn, _means(drawn, says), tables=tables, draws=DRAWS)
 
 
 def bounded_mean() -> Case:
@@ -60,7 +54,7 @@ def bounded_mean() -> Case:
             grid=grid, protection=REPLACED, noise=Shape.LAPLACE, sum_scale=sum_scale, count_scale=count_scale
         )
 
-    sound = _event("a row at the upper bound, or none", drawn, here=[2], there=[], says=_large(1))
+    sound = _event("a row at the upper bound, or none", drawn, tables=([2], []), says=_large(1))
     return Case(
         name=BoundedMean.name,
         theorem="A mean is the quotient of a noisy centred sum and a noisy count; their joint price is that of the costliest simultaneous change of both.",
@@ -71,24 +65,22 @@ def bounded_mean() -> Case:
             _event(
                 "the upper bound replaced by a null",
                 replaced(sum_scale=4.0, count_scale=2 / 3),
-                here=[2],
-                there=[None],
+                tables=([2], [None]),
                 says=_large(1),
             ),
             _event(
                 "one bound replaced by the other",
                 replaced(sum_scale=2.0, count_scale=4.0),
-                here=[2],
-                there=[0],
+                tables=([2], [0]),
                 says=lambda estimate: _centred(estimate) >= 2,
             ),
-            StreamCheck(setting="100 means", draw=_means(drawn, [2], _large(1))),
+            StreamCheck(setting="100 means", draw=_means(drawn, _large(1))([2])),
         ),
         bugs=(
             Bug(
                 name="sensitivity halved",
                 how="persons have two rows each, but the unit is declared to be one row",
-                check=_event("two rows of a person, paid as one", drawn, here=[2, 2], there=[], says=_large(2)),
+                check=_event("two rows of a person, paid as one", drawn, tables=([2, 2], []), says=_large(2)),
             ),
             price_halved(sound),
         ),

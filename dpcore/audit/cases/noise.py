@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.outputs import Noise, noisy
+from dpcore.audit.cases.outputs import event, noisy, numpy_randomness
 from dpcore.audit.checks import Check, DistributionCheck, Draw, EventCheck, StreamCheck
 from dpcore.audit.events import Outcomes
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
@@ -58,6 +58,13 @@ def rounded_weights(k: npt.NDArray[np.int64], scale: float) -> Weights:
     return weights
 
 
+def on_counts(setting: str, drawn: Any, *, tables: tuple[list[int], list[int]], currency: Currency) -> EventCheck:
+    """Return the check of noisy counts on two tables against the price of their noise."""
+    return event(
+        setting, lambda counts: noisy(drawn, counts), tables=tables, paid=drawn, draws=DRAWS, currency=currency
+    )
+
+
 @dataclass(frozen=True)
 class Family:
     """One kind of integer noise: its class, its weights, and its currencies."""
@@ -70,19 +77,6 @@ class Family:
         """Return the mechanism at a scale."""
         sensitivity = Protection(unit="row", rows_per_unit=1, neighbours=neighbours).sensitivity
         return self.kind(scale=scale, sensitivity=sensitivity)
-
-    def event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
-        self, setting: str, drawn: Noise, *, paid: Any, currency: Currency, here: list[int], there: list[int]
-    ) -> EventCheck:
-        """Return the check of draws on two tables against the price of `paid`."""
-        return EventCheck(
-            setting=setting,
-            currency=currency,
-            charged=paid.price(currency),
-            here=noisy(drawn, here),
-            there=noisy(drawn, there),
-            draws=DRAWS,
-        )
 
     def distribution(self, scale: float, *, drawn_at: float) -> DistributionCheck:
         """Return the check of noise drawn at one scale against the distribution at another, which may be the same."""
@@ -140,10 +134,10 @@ class Family:
             prices=prices,
             checks=(
                 *(
-                    self.event("one count, 0 or 1", one, paid=one, currency=currency, here=[0], there=[1])
+                    on_counts("one count, 0 or 1", one, tables=([0], [1]), currency=currency)
                     for currency in self.currencies
                 ),
-                self.event("a row replaced: 1 0 or 0 1", two, paid=two, currency=last, here=[1, 0], there=[0, 1]),
+                on_counts("a row replaced: 1 0 or 0 1", two, tables=([1, 0], [0, 1]), currency=last),
                 *(self.distribution(scale, drawn_at=scale) for scale in SCALES),
                 StreamCheck(setting="noise on 100 counts", draw=noisy(one, [0])),
                 *wide,
@@ -157,22 +151,14 @@ class Family:
                 Bug(
                     name="sensitivity halved",
                     how="a unit changes a count by 2, but the sensitivity is stated as 1",
-                    check=self.event(
-                        "one count, 0 or 2, paid as 0 or 1", one, paid=one, currency=last, here=[0], there=[2]
-                    ),
+                    check=on_counts("one count, 0 or 2, paid as 0 or 1", one, tables=([0], [2]), currency=last),
                 ),
                 Bug(
                     name="neighbour flag ignored",
                     how="rows are replaced, but the price is that of adding or removing one",
-                    check=self.event(
-                        "1 0 or 0 1, paid as add-remove", one, paid=one, currency=last, here=[1, 0], there=[0, 1]
-                    ),
+                    check=on_counts("1 0 or 0 1, paid as add-remove", one, tables=([1, 0], [0, 1]), currency=last),
                 ),
-                Bug(
-                    name="numpy randomness",
-                    how="the noise comes from NumPy's generator, not from the operating system's entropy",
-                    check=StreamCheck(setting="noise on 100 counts", draw=noisy(planted.NumpyNoise(scale=1.0), [0])),
-                ),
+                numpy_randomness("noise on 100 counts", noisy(planted.NumpyNoise(scale=1.0), [0])),
                 *more,
             ),
         )
@@ -199,12 +185,11 @@ def laplace() -> Case:
             Bug(
                 name="float noise",
                 how="the noise is a float, b ln U, whose last bits reveal which count it was added to",
-                check=EventCheck(
-                    setting="one count, 0 or 1, textbook floats",
-                    currency=Currency.PURE,
-                    charged=one.price(Currency.PURE),
-                    here=continuous.possible_from_nought(0),
-                    there=continuous.possible_from_nought(1),
+                check=event(
+                    "one count, 0 or 1, textbook floats",
+                    continuous.possible_from_nought,
+                    tables=(0, 1),
+                    paid=one,
                     draws=20_000,
                 ),
             ),
@@ -230,7 +215,7 @@ def gaussian() -> Case:
                 name="rho halved",
                 how="L2^2 / (4 sigma^2) is charged",
                 check=replace(
-                    GAUSSIAN.event("one count, 0 or 1", one, paid=one, currency=Currency.ZCDP, here=[0], there=[1]),
+                    on_counts("one count, 0 or 1", one, tables=([0], [1]), currency=Currency.ZCDP),
                     charged=one.price(Currency.ZCDP) // 2,
                 ),
             ),

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from dpcore.audit.case import Bug, Case
+from dpcore.audit.cases.outputs import event
 from dpcore.audit.checks import Counts, Draw, EventCheck
-from dpcore.audit.events import Outcomes
 from dpcore.mechanisms.noise import Noise
 from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
@@ -78,25 +78,14 @@ def _noise(protection: Protection) -> Noise:
 
 
 def _check(setting: str, noise: Noise, count: Counting, *, draws: int) -> EventCheck:
-    without, with_canary = (count(_table(canary=canary)) for canary in (False, True))
-    return EventCheck(
-        setting=setting,
-        currency=Currency.PURE,
-        charged=noise.price(Currency.PURE),
-        here=_distance(noise, without, toward=with_canary - without),
-        there=_distance(noise, with_canary, toward=with_canary - without),
-        draws=draws,
-    )
+    tables = without, with_canary = count(_table(canary=False)), count(_table(canary=True))
+    direction = np.sign(with_canary - without)
 
+    def summed(counts: Counts) -> Draw:
+        """Return draws of the noisy counts, added up in the direction in which the neighbours differ: that is what tells them apart."""
+        return lambda times: np.asarray(noise.draw(np.tile(counts, (times, 1))) @ direction)
 
-def _distance(noise: Noise, counts: Counts, *, toward: Counts) -> Draw:
-    """Return draws of the noisy counts, added up in the direction in which the neighbours differ: that is what tells them apart."""
-    direction = np.sign(toward)
-
-    def draw(times: int) -> Outcomes:
-        return np.asarray(noise.draw(np.tile(counts, (times, 1))) @ direction)
-
-    return draw
+    return event(setting, summed, tables=tables, paid=noise, draws=draws)
 
 
 @lru_cache(maxsize=2)

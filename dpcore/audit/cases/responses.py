@@ -6,9 +6,8 @@ import numpy as np
 
 from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.outputs import noisy, once
+from dpcore.audit.cases.outputs import event, noisy, numpy_randomness, told
 from dpcore.audit.checks import DistributionCheck, Draw, EventCheck, StreamCheck
-from dpcore.audit.events import Outcomes
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.textbook.randomized_response import RandomizedResponse
@@ -22,16 +21,9 @@ _ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.REPLACE_ONE
 _PERSON = Protection(unit="person", rows_per_unit=2, neighbours=Neighbours.REPLACE_ONE)
 
 
-def _event(setting: str, drawn: RandomizedResponse, *, charged: int, currency: Currency, rows: int = 1) -> EventCheck:
+def _event(setting: str, drawn: RandomizedResponse, *, rows: int = 1) -> EventCheck:
     """Return the check of one respondent's answers, which are all 0 or all 1."""
-    return EventCheck(
-        setting=setting,
-        currency=currency,
-        charged=charged,
-        here=once(noisy(drawn, [0] * rows)),
-        there=once(noisy(drawn, [1] * rows)),
-        draws=DRAWS,
-    )
+    return event(setting, lambda codes: noisy(drawn, codes), tables=([0] * rows, [1] * rows), paid=drawn, draws=DRAWS)
 
 
 def _distribution(setting: str, stated: RandomizedResponse, *, drawn: RandomizedResponse) -> DistributionCheck:
@@ -47,11 +39,7 @@ def _distribution(setting: str, stated: RandomizedResponse, *, drawn: Randomized
 
 def _collected(drawn: RandomizedResponse, answers: int) -> Draw:
     """Return draws of the number of answers collected from `answers` respondents."""
-
-    def draw(count: int) -> Outcomes:
-        return np.array([drawn.draw(np.zeros(answers, dtype=np.int64)).size for _ in range(count)], dtype=np.int64)
-
-    return draw
+    return told(lambda: drawn.draw(np.zeros(answers, dtype=np.int64)).size)
 
 
 def randomized_response() -> Case:
@@ -59,7 +47,7 @@ def randomized_response() -> Case:
     coins = RandomizedResponse.coins(protection=_ROW)
     several = RandomizedResponse(epsilon=EPSILON, answers=ANSWERS, protection=_ROW)
     persons = RandomizedResponse(epsilon=EPSILON, answers=ANSWERS, protection=_PERSON)
-    pure = _event("four answers", several, charged=several.price(Currency.PURE), currency=Currency.PURE)
+    pure = _event("four answers", several)
     return Case(
         name=RandomizedResponse.name,
         theorem="An answer that is true with probability e^epsilon / (e^epsilon + k - 1), and otherwise uniform among the other k - 1, is epsilon-DP; with two fair coins, epsilon is ln 3.",
@@ -70,19 +58,13 @@ def randomized_response() -> Case:
             Currency.GDP: "(Phi^-1(p) - Phi^-1(q))^2, where p and q are the probabilities of the true answer and of another",
         },
         checks=(
-            _event("two fair coins", coins, charged=coins.price(Currency.PURE), currency=Currency.PURE),
+            _event("two fair coins", coins),
             pure,
             *(
                 replace(pure, currency=currency, charged=several.price(currency))
                 for currency in (Currency.ZCDP, Currency.GDP)
             ),
-            _event(
-                "two answers of a person",
-                persons,
-                charged=persons.price(Currency.PURE),
-                currency=Currency.PURE,
-                rows=2,
-            ),
+            _event("two answers of a person", persons, rows=2),
             _distribution("two fair coins", coins, drawn=coins),
             _distribution("four answers", several, drawn=several),
             StreamCheck(setting="100 answers", draw=noisy(several, [0])),
@@ -96,30 +78,19 @@ def randomized_response() -> Case:
             Bug(
                 name="sensitivity halved",
                 how="a unit gives two answers, but the price is that of one",
-                check=_event(
-                    "two answers each, paid as one",
-                    several,
-                    charged=several.price(Currency.PURE),
-                    currency=Currency.PURE,
-                    rows=2,
-                ),
+                check=_event("two answers each, paid as one", several, rows=2),
             ),
             Bug(
                 name="neighbour flag ignored",
                 how="a respondent is removed, but the price is that of replacing one: the number of answers reveals it",
-                check=EventCheck(
-                    setting="one respondent or none",
-                    currency=Currency.PURE,
-                    charged=several.price(Currency.PURE),
-                    here=_collected(several, 1),
-                    there=_collected(several, 0),
+                check=event(
+                    "one respondent or none",
+                    lambda answers: _collected(several, answers),
+                    tables=(1, 0),
+                    paid=several,
                     draws=1000,
                 ),
             ),
-            Bug(
-                name="numpy randomness",
-                how="the answers come from NumPy's generator, not from the operating system's entropy",
-                check=StreamCheck(setting="100 answers", draw=noisy(planted.NumpyNoise(scale=1.0), [0])),
-            ),
+            numpy_randomness("100 answers", noisy(planted.NumpyNoise(scale=1.0), [0]), what="the answers come"),
         ),
     )

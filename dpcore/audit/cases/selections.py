@@ -1,13 +1,14 @@
 """Checks of selections, and the audit of the exponential mechanism in both flavours."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.outputs import Selecting, once, selected
+from dpcore.audit.cases.outputs import Priced, Selecting, event, numpy_randomness, once, selected
 from dpcore.audit.checks import DistributionCheck, EventCheck, StreamCheck
 from dpcore.audit.events import Outcomes
 from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
@@ -61,40 +62,25 @@ def distances(mechanism: Selecting, count: int) -> Outcomes:
     return -scores[selected(mechanism, scores.tolist())(count)]
 
 
-def behind_event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
+def between(  # noqa: PLR0913  a mechanism, who pays what, and two tables
     setting: str,
     drawn: Selecting,
     *,
-    charged: int,
-    currency: Currency,
-    gaps: tuple[int, int],
-    others: int = 1,
-    draws: int = DRAWS,
-) -> EventCheck:
-    """Return the check of selections on two neighbouring tables. In each, the first candidate scores below all others by one of the gaps."""
-    here, there = ([0, *[gap] * others] for gap in gaps)
-    return between(setting, drawn, charged=charged, currency=currency, tables=(here, there), draws=draws)
-
-
-def between(  # noqa: PLR0913  likewise
-    setting: str,
-    drawn: Selecting,
-    *,
-    charged: int,
-    currency: Currency,
     tables: tuple[list[int], list[int]],
+    paid: Priced | None = None,
+    currency: Currency = Currency.PURE,
     draws: int = DRAWS,
 ) -> EventCheck:
-    """Return the check of selections among the scores of two tables."""
-    here, there = tables
-    return EventCheck(
-        setting=setting,
-        currency=currency,
-        charged=charged,
-        here=once(selected(drawn, here)),
-        there=once(selected(drawn, there)),
-        draws=draws,
+    """Return the check of selections among the scores of two tables, against the mechanism's own price or that of another."""
+    payer: Any = paid or drawn
+    return event(
+        setting, lambda scores: selected(drawn, scores), tables=tables, paid=payer, currency=currency, draws=draws
     )
+
+
+def behind(first: int, second: int, *, others: int = 1) -> tuple[list[int], list[int]]:
+    """Return two neighbouring tables. In each, the first candidate scores below all others by one of two gaps."""
+    return [0, *[first] * others], [0, *[second] * others]
 
 
 def _exponential(flavour: Flavour, epsilon: float = EPSILON, *, sensitivity: int = 1) -> ExponentialMechanism:
@@ -126,20 +112,10 @@ def exponential() -> Case:
     far_gumbel, far_flip = (
         _exponential(flavour, sensitivity=FAR) for flavour in (Flavour.GUMBEL, Flavour.PERMUTE_AND_FLIP)
     )
-    flipped = behind_event(
-        "permute-and-flip, D = 3, behind by 0 or 6",
-        far_flip,
-        charged=far_flip.price(Currency.PURE),
-        currency=Currency.PURE,
-        gaps=(0, 2 * FAR),
-    )
+    flipped = between("permute-and-flip, D = 3, behind by 0 or 6", far_flip, tables=behind(0, 2 * FAR))
     spreads = [_spread(flavour) for flavour in Flavour]
-    balanced = behind_event(
-        "Gumbel, D = 3, ahead or behind by 3",
-        far_gumbel,
-        charged=far_gumbel.price(Currency.ZCDP),
-        currency=Currency.ZCDP,
-        gaps=(-FAR, FAR),
+    balanced = between(
+        "Gumbel, D = 3, ahead or behind by 3", far_gumbel, tables=behind(-FAR, FAR), currency=Currency.ZCDP
     )
     return Case(
         name=ExponentialMechanism.name,
@@ -153,15 +129,7 @@ def exponential() -> Case:
         checks=(
             flipped,
             replace(flipped, currency=Currency.ZCDP, charged=far_flip.price(Currency.ZCDP)),
-            behind_event(
-                "Gumbel, behind 4 by 0 or 2",
-                gumbel,
-                charged=gumbel.price(Currency.PURE),
-                currency=Currency.PURE,
-                gaps=(0, 2),
-                others=4,
-                draws=MORE_DRAWS,
-            ),
+            between("Gumbel, behind 4 by 0 or 2", gumbel, tables=behind(0, 2, others=4), draws=MORE_DRAWS),
             balanced,
             replace(balanced, currency=Currency.GDP, charged=far_gumbel.price(Currency.GDP)),
             *(sound for sound, _ in spreads),
@@ -172,31 +140,22 @@ def exponential() -> Case:
             Bug(
                 name="epsilon^2/8 for permute-and-flip",
                 how="permute-and-flip is charged the rho of the exponential mechanism",
-                check=behind_event(
+                check=between(
                     "permute-and-flip, behind by 0 or 2, epsilon 1",
                     _exponential(Flavour.PERMUTE_AND_FLIP, 1.0),
-                    charged=_exponential(Flavour.GUMBEL, 1.0).price(Currency.ZCDP),
+                    paid=_exponential(Flavour.GUMBEL, 1.0),
+                    tables=behind(0, 2),
                     currency=Currency.ZCDP,
-                    gaps=(0, 2),
                 ),
             ),
             Bug(
                 name="sensitivity halved",
                 how="scores change by 2, but the sensitivity is stated as 1",
-                check=behind_event(
-                    "permute-and-flip, behind by 0 or 4, paid as 2",
-                    flip,
-                    charged=flip.price(Currency.PURE),
-                    currency=Currency.PURE,
-                    gaps=(0, 4),
-                    draws=FEWER_DRAWS,
+                check=between(
+                    "permute-and-flip, behind by 0 or 4, paid as 2", flip, tables=behind(0, 4), draws=FEWER_DRAWS
                 ),
             ),
             *(bug for _, bug in spreads),
-            Bug(
-                name="numpy randomness",
-                how="the noise comes from NumPy's generator, not from the operating system's entropy",
-                check=StreamCheck(setting="Gumbel", draw=selected(planted.NumpyMax(scale=1.0), [0, 0, 1])),
-            ),
+            numpy_randomness("Gumbel", selected(planted.NumpyMax(scale=1.0), [0, 0, 1])),
         ),
     )

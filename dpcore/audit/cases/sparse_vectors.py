@@ -1,6 +1,6 @@
 """Audit of AboveThreshold and of the sparse vector technique with several positives, with published variants that are broken."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -9,9 +9,8 @@ import numpy.typing as npt
 from dpcore.audit import planted
 from dpcore.audit.broken_sparse_vectors import BROKEN_SPARSE_VECTORS
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.outputs import once
+from dpcore.audit.cases.outputs import Priced, event, numpy_randomness, told, yes_or_no
 from dpcore.audit.checks import DistributionCheck, Draw, EventCheck, StreamCheck
-from dpcore.audit.events import Outcomes
 from dpcore.mechanisms.sessions import Session
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
@@ -40,7 +39,7 @@ _PRICES = {
 }
 
 
-class Interactive(Protocol):
+class Interactive(Priced, Protocol):
     """A mechanism that begins sessions."""
 
     def begin(self, threshold: int, /) -> Session:
@@ -48,17 +47,9 @@ class Interactive(Protocol):
 
 
 def answered(mechanism: Interactive, values: Sequence[int]) -> Draw:
-    """Return draws of sessions with threshold 0. Each is encoded by its answers as binary digits after a leading 1."""
+    """Return draws of sessions with threshold 0, each encoded by its answers."""
     asked = np.array(values, dtype=np.int64)
-
-    def told(answers: npt.NDArray[np.bool_]) -> int:
-        return int("1" + "".join("1" if answer else "0" for answer in answers.tolist()), base=2)
-
-    def draw(count: int) -> Outcomes:
-        sessions = (mechanism.begin(0).ask_all(asked) for _ in range(count))
-        return np.fromiter(map(told, sessions), dtype=np.int64, count=count)
-
-    return draw
+    return told(lambda: yes_or_no(mechanism.begin(0).ask_all(asked)))
 
 
 def probabilities(scales: tuple[float, float], values: Sequence[int], *, positives: int) -> dict[int, float]:
@@ -88,29 +79,19 @@ def _tail(least: npt.NDArray[np.int64], scale: float) -> npt.NDArray[np.float64]
     return tail
 
 
-def _event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
-    setting: str, drawn: Interactive, *, charged: int, here: list[int], there: list[int], draws: int = DRAWS
-) -> EventCheck:
-    return EventCheck(
-        setting=setting,
-        currency=Currency.PURE,
-        charged=charged,
-        here=once(answered(drawn, here)),
-        there=once(answered(drawn, there)),
-        draws=draws,
-    )
+def _event(setting: str, drawn: Interactive, *, tables: tuple[list[int], list[int]], draws: int = DRAWS) -> EventCheck:
+    return event(setting, lambda values: answered(drawn, values), tables=tables, paid=drawn, draws=draws)
 
 
-def _distribution(
-    event: EventCheck, scales: tuple[float, float], *, values: list[int], positives: int
-) -> DistributionCheck:
-    exact = sorted(probabilities(scales, values, positives=positives).items())
+def distribution(event: EventCheck, exact: Mapping[int, float]) -> DistributionCheck:
+    """Return the check of an event's draws on the first table against the exact probabilities of all answers."""
+    codes = sorted(exact)
     return DistributionCheck(
         setting=event.setting,
         draw=event.here,
         draws=event.draws,
-        outcomes=np.array([code for code, _ in exact], dtype=np.int64),
-        probabilities=np.array([probability for _, probability in exact]),
+        outcomes=np.array(codes, dtype=np.int64),
+        probabilities=np.array([exact[code] for code in codes]),
     )
 
 
@@ -128,45 +109,25 @@ def _sparse(epsilon: float, *, sensitivity: int = 1, monotone: bool = False, pos
 
 
 def _common_bugs(kind: Callable[..., AboveThreshold | SparseVector]) -> tuple[Bug, ...]:
-    less, monotone = kind(LESS), kind(EPSILON, monotone=True)
     return (
         Bug(
             name="sensitivity halved",
             how="values change by 2, but the sensitivity is stated as 1",
-            check=_event(
-                "moved by 2, paid as 1",
-                less,
-                charged=less.price(Currency.PURE),
-                here=HERE,
-                there=[1, 1, 1, 1, -2],
-            ),
+            check=_event("moved by 2, paid as 1", kind(LESS), tables=(HERE, [1, 1, 1, 1, -2])),
         ),
         Bug(
             name="neighbour flag ignored",
             how="values change in both directions, as when a row is replaced, but the noise is for monotone ones",
-            check=_event(
-                "moved both ways, paid as monotone",
-                monotone,
-                charged=monotone.price(Currency.PURE),
-                here=HERE,
-                there=THERE,
-            ),
+            check=_event("moved both ways, paid as monotone", kind(EPSILON, monotone=True), tables=(HERE, THERE)),
         ),
-        Bug(
-            name="numpy randomness",
-            how="the noise comes from NumPy's generator, not from the operating system's entropy",
-            check=StreamCheck(setting="sessions", draw=planted.NumpySparseVector().sessions),
-        ),
+        numpy_randomness("sessions", planted.NumpySparseVector().sessions),
     )
 
 
 def above_threshold() -> Case:
     """Return the audit of AboveThreshold."""
     sound = _above(EPSILON, sensitivity=FAR)
-    charged = sound.price(Currency.PURE)
-    event = _event(
-        "D = 3, four below, then one", sound, charged=charged, here=FAR_HERE, there=FAR_THERE, draws=MORE_DRAWS
-    )
+    first = _event("D = 3, four below, then one", sound, tables=(FAR_HERE, FAR_THERE), draws=MORE_DRAWS)
     scales = _theorem_scales(EPSILON, sensitivity=FAR, steps=2, ratio=1.0)
     return Case(
         name=AboveThreshold.name,
@@ -174,21 +135,20 @@ def above_threshold() -> Case:
         reference="Dwork and Roth 2014, Thm. 3.23",
         prices=_PRICES,
         checks=(
-            event,
-            _distribution(event, scales, values=FAR_HERE, positives=1),
+            first,
+            distribution(first, probabilities(scales, FAR_HERE, positives=1)),
             StreamCheck(setting="sessions", draw=answered(sound, [0, 0, 0])),
         ),
-        bugs=(*_common_bugs(_above),),
+        bugs=_common_bugs(_above),
     )
 
 
 def sparse_vector() -> Case:
     """Return the audit of the sparse vector technique."""
     one, two = _sparse(EPSILON, sensitivity=FAR), _sparse(EPSILON, positives=2)
-    first = _event("D = 3, four below, then one", one, charged=one.price(Currency.PURE), here=FAR_HERE, there=FAR_THERE)
-    second = _event(
-        "two positives", two, charged=two.price(Currency.PURE), here=[*HERE, 0], there=[*THERE, -1], draws=MORE_DRAWS
-    )
+    two_here, two_there = [*HERE, 0], [*THERE, -1]
+    first = _event("D = 3, four below, then one", one, tables=(FAR_HERE, FAR_THERE))
+    second = _event("two positives", two, tables=(two_here, two_there), draws=MORE_DRAWS)
     first_scales = _theorem_scales(EPSILON, sensitivity=FAR, steps=2, ratio=2 ** (2 / 3))
     second_scales = _theorem_scales(EPSILON, sensitivity=1, steps=4, ratio=4 ** (2 / 3))
     return Case(
@@ -199,8 +159,8 @@ def sparse_vector() -> Case:
         checks=(
             first,
             second,
-            _distribution(first, first_scales, values=FAR_HERE, positives=1),
-            _distribution(second, second_scales, values=[*HERE, 0], positives=2),
+            distribution(first, probabilities(first_scales, FAR_HERE, positives=1)),
+            distribution(second, probabilities(second_scales, two_here, positives=2)),
             StreamCheck(setting="sessions", draw=answered(two, [0, 0, 0])),
         ),
         bugs=(
@@ -209,12 +169,11 @@ def sparse_vector() -> Case:
                 Bug(
                     name=form.name,
                     how=form.how,
-                    check=EventCheck(
-                        setting=form.name,
-                        currency=Currency.PURE,
-                        charged=round(form.epsilon * AMOUNT_OF_ONE),
-                        here=form.seen(form.here),
-                        there=form.seen(form.there),
+                    check=event(
+                        form.name,
+                        form.seen,
+                        tables=(form.here, form.there),
+                        paid=round(form.epsilon * AMOUNT_OF_ONE),
                         draws=BROKEN_DRAWS,
                     ),
                 )

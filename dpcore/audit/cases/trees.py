@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from dpcore.audit.case import Bug, Case
+from dpcore.audit.cases.outputs import event, told
 from dpcore.audit.checks import Draw, EventCheck
-from dpcore.audit.events import Outcomes
 from dpcore.descent import threshold
 from dpcore.descent.tree import Tree
 from dpcore.mechanisms import DiscreteLaplace
@@ -23,11 +23,8 @@ def _descents(rows: int, *, least: int, noise: DiscreteLaplace, by_true_counts: 
     The outcome tells how many levels were counted, and whether the last count of the place's node reaches `least`.
     """
 
-    def draw(count: int) -> Outcomes:
-        return np.array([outcome(Tree(math.prod(PARTS), parts=PARTS, apart=0)) for _ in range(count)], dtype=np.int64)
-
-    def outcome(tree: Tree) -> int:
-        last = 0
+    def outcome() -> int:
+        tree, last = Tree(math.prod(PARTS), parts=PARTS, apart=0), 0
         while tree.starts is not None:
             true = np.zeros(1 + len(tree.starts), dtype=np.int64)
             true[0] = rows
@@ -36,7 +33,7 @@ def _descents(rows: int, *, least: int, noise: DiscreteLaplace, by_true_counts: 
             last = int(noisy[0])
         return 2 * len(tree.levels) + (last >= least)
 
-    return draw
+    return told(outcome)
 
 
 def private_tree() -> Case:
@@ -45,15 +42,11 @@ def private_tree() -> Case:
     least = threshold(PARTS[0], noise=noise.standard_deviation, laplace=True)
 
     def check(setting: str, *, by_true_counts: bool, draws: int) -> EventCheck:
-        here, there = (
-            _descents(rows, least=least, noise=noise, by_true_counts=by_true_counts) for rows in (least, least - 1)
-        )
-        return EventCheck(
-            setting=setting,
-            currency=Currency.PURE,
-            charged=len(PARTS) * noise.price(Currency.PURE),
-            here=here,
-            there=there,
+        return event(
+            setting,
+            lambda rows: _descents(rows, least=least, noise=noise, by_true_counts=by_true_counts),
+            tables=(least, least - 1),
+            paid=len(PARTS) * noise.price(Currency.PURE),
             draws=draws,
         )
 

@@ -2,20 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.outputs import once
+from dpcore.audit.cases.outputs import Priced, answers, event, told
 from dpcore.audit.checks import Draw, EventCheck, StreamCheck
-from dpcore.audit.events import Outcomes
 from dpcore.audit.made_up import ROW
 from dpcore.mechanisms.bounded_sum import BoundedSum
 from dpcore.mechanisms.grid import ValueGrid
 from dpcore.mechanisms.noisy_count import NoisyCount
 from dpcore.mechanisms.noisy_value import NoisyValue
+from dpcore.mechanisms.query import Query
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Integer, Number
@@ -30,6 +30,8 @@ _BALANCE = Integer(minimum=-1, maximum=1)
 _DAYS = Integer(minimum=3, maximum=7)
 """A range without 0: replacing a value by a null changes a sum more than replacing one bound by the other."""
 
+_WHOLE = pa.int64()
+
 PRICES = {
     Currency.PURE: "the price of discrete Laplace noise",
     Currency.ZCDP: "the price of discrete Gaussian noise",
@@ -37,32 +39,23 @@ PRICES = {
 }
 
 
-class Priced(Protocol):
-    """A mechanism with a price."""
-
-    def price(self, currency: Currency) -> int:
-        """Return the price of one draw."""
-
-
-def told(answer: Callable[[], float]) -> Draw:
-    """Return a draw that calls `answer` once for each number. `answer` must not read the table, since reading takes far longer."""
-
-    def draw(count: int) -> Outcomes:
-        return np.rint(np.fromiter((answer() for _ in range(count)), dtype=np.float64, count=count)).astype(np.int64)
-
-    return draw
-
-
-def event(setting: str, drawn: Priced, *, here: Draw, there: Draw) -> EventCheck:
+def bought_event(
+    setting: str,
+    drawn: Priced,
+    draws_on: Callable[[Any], Draw],
+    *,
+    tables: tuple[Any, Any],
+    draws: int = DRAWS,
+) -> EventCheck:
     """Return the check of a mechanism against its own price, or against `AMOUNT` if that is less."""
-    return EventCheck(
-        setting=setting,
-        currency=Currency.PURE,
-        charged=min(drawn.price(Currency.PURE), AMOUNT),
-        here=once(here),
-        there=once(there),
-        draws=DRAWS,
-    )
+    return event(setting, draws_on, tables=tables, paid=min(drawn.price(Currency.PURE), AMOUNT), draws=draws)
+
+
+def of_column(
+    query: Query[Any], code: Callable[[Any], float] = float, *, kind: pa.DataType = _WHOLE
+) -> Callable[[Sequence[Any]], Draw]:
+    """Return the draws of a query's answer for the values of a column."""
+    return lambda values: answers(query, query.read(pa.array(values, type=kind)), code)
 
 
 def price_halved(check: EventCheck) -> Bug:
@@ -80,16 +73,12 @@ def noisy_count() -> Case:
     rows = NoisyCount.for_amount(AMOUNT, currency=Currency.PURE, protection=ROW)
 
     def of_person(number: int) -> Draw:
-        property_of_rows, ids = np.ones(number, dtype=np.bool_), np.full(number, 7)
-        exact = persons.read(property_of_rows, ids=ids)
-        return told(lambda: persons.answer(exact))
+        return answers(persons, persons.read(np.ones(number, dtype=np.bool_), ids=np.full(number, 7)))
 
     def of_rows(number: int) -> Draw:
-        property_of_rows = np.ones(number, dtype=np.bool_)
-        exact = rows.read(property_of_rows)
-        return told(lambda: rows.answer(exact))
+        return answers(rows, rows.read(np.ones(number, dtype=np.bool_)))
 
-    sound = event("a person with 5 rows, 1 kept, or nobody", persons, here=of_person(5), there=of_person(0))
+    sound = bought_event("a person with 5 rows, 1 kept, or nobody", persons, of_person, tables=(5, 0))
     return Case(
         name=NoisyCount.name,
         theorem="A count of rows changes by at most the rows that one unit contributes, so noise on a single integer makes it private.",
@@ -103,7 +92,7 @@ def noisy_count() -> Case:
             Bug(
                 name="sensitivity halved",
                 how="persons have two rows each, but the unit is declared to be one row",
-                check=event("two rows of a person, paid as one", rows, here=of_rows(2), there=of_rows(0)),
+                check=bought_event("two rows of a person, paid as one", rows, of_rows, tables=(2, 0)),
             ),
             price_halved(sound),
         ),
@@ -114,16 +103,11 @@ def _sum(attribute: Integer, protection: Protection) -> BoundedSum:
     return BoundedSum.for_amount(AMOUNT, currency=Currency.PURE, attribute=attribute, step=1, protection=protection)
 
 
-def _sums(drawn: BoundedSum, values: Sequence[int | None]) -> Draw:
-    exact = drawn.read(pa.array(values, type=pa.int64()))
-    return told(lambda: drawn.answer(exact))
-
-
 def bounded_sum() -> Case:
     """Return the audit of a sum."""
     added, replaced, days = _sum(_BALANCE, ROW), _sum(_BALANCE, REPLACED), _sum(_DAYS, REPLACED)
     unclipped = replace(added, grid=ValueGrid.of(Integer(minimum=-2, maximum=2), step=1))
-    first = event("a row of 100, clipped to 1, or none", added, here=_sums(added, [100]), there=_sums(added, []))
+    first = bought_event("a row of 100, clipped to 1, or none", added, of_column(added), tables=([100], []))
     return Case(
         name=BoundedSum.name,
         theorem="A sum of values clipped to declared bounds on a grid changes by at most the larger absolute bound, or, if a row is replaced, by the largest distance among the bounds and 0.",
@@ -131,29 +115,22 @@ def bounded_sum() -> Case:
         prices=PRICES,
         checks=(
             first,
-            event(
-                "a row of -100 replaced by 100", replaced, here=_sums(replaced, [-100]), there=_sums(replaced, [100])
-            ),
-            event("7, of 3 to 7, replaced by a null", days, here=_sums(days, [7]), there=_sums(days, [None])),
-            StreamCheck(setting="100 sums", draw=_sums(added, [1])),
+            bought_event("a row of -100 replaced by 100", replaced, of_column(replaced), tables=([-100], [100])),
+            bought_event("7, of 3 to 7, replaced by a null", days, of_column(days), tables=([7], [None])),
+            StreamCheck(setting="100 sums", draw=of_column(added)([1])),
         ),
         bugs=(
             Bug(
                 name="sensitivity halved",
                 how="values are clipped to twice the bounds that the noise is calibrated for",
-                check=event(
-                    "a row of 100, clipped to 2, paid as 1",
-                    added,
-                    here=_sums(unclipped, [100]),
-                    there=_sums(unclipped, []),
+                check=bought_event(
+                    "a row of 100, clipped to 2, paid as 1", added, of_column(unclipped), tables=([100], [])
                 ),
             ),
             Bug(
                 name="neighbour flag ignored",
                 how="rows are replaced, but the noise is for adding or removing one",
-                check=event(
-                    "-1 replaced by 1, paid as add-remove", added, here=_sums(added, [-1]), there=_sums(added, [1])
-                ),
+                check=bought_event("-1 replaced by 1, paid as add-remove", added, of_column(added), tables=([-1], [1])),
             ),
             price_halved(first),
         ),
@@ -169,7 +146,7 @@ def noisy_value() -> Case:
     def of(value: float) -> Draw:
         return told(lambda: 2 * drawn.draw(value))
 
-    sound = event("an answer of 0.2 or 0.95, in steps of 0.5", drawn, here=of(0.2), there=of(0.95))
+    sound = bought_event("an answer of 0.2 or 0.95, in steps of 0.5", drawn, of, tables=(0.2, 0.95))
     return Case(
         name=NoisyValue.name,
         theorem="An answer that changes by at most d changes by at most d / step, rounded up, on its grid, and integer noise makes it private.",
@@ -183,7 +160,7 @@ def noisy_value() -> Case:
             Bug(
                 name="sensitivity halved",
                 how="the answer changes by twice the declared amount",
-                check=event("an answer of 0.2 or 1.7, paid as 0.75", drawn, here=of(0.2), there=of(1.7)),
+                check=bought_event("an answer of 0.2 or 1.7, paid as 0.75", drawn, of, tables=(0.2, 1.7)),
             ),
             price_halved(sound),
         ),
