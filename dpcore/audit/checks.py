@@ -4,6 +4,7 @@ A check is built from a sound mechanism, which must pass, or from a planted bug,
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeAlias
 
@@ -12,9 +13,11 @@ import numpy.typing as npt
 
 from dpcore.audit.events import Outcomes, most_telling
 from dpcore.audit.goodness import chi_square_p
+from dpcore.audit.made_up import under_way
 from dpcore.audit.one_run import least_epsilon
 from dpcore.audit.streams import Words, determined, taken_from
 from dpcore.errors import UsageError
+from dpcore.ledger import Ledger
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 
@@ -199,24 +202,42 @@ class OneRunCheck:
         )
 
 
-def charge_finding(setting: str, draw: Callable[[], object], *, charged: Callable[[], bool]) -> Finding:
-    """Draw once, and find whether an operation was charged, and had no result yet, at every request for random words."""
-    paid: list[bool] = []
-    system = entropy.random_words
+@dataclass(frozen=True, kw_only=True)
+class ChargeCheck:
+    """Check that random words are drawn only while an operation is charged, and has no result yet.
 
-    def watched(count: int) -> Words:
-        paid.append(charged())
-        return system(count)
+    Attributes:
+        setting: The operation that is checked, in words.
+        spending: Opens a made-up account, and gives its ledger and a function that spends from it. Its argument is the effort.
+        least: The least amount that must be charged at every request for random words.
+    """
 
-    with taken_from(watched):
-        draw()
-    free = len(paid) - sum(paid)
-    return Finding(
-        check="charge",
-        setting=setting,
-        sound=bool(paid) and not free,
-        shown=f"{free} of {len(paid)} requests for random words came without a charge",
-    )
+    kind: ClassVar[str] = "charge"
+
+    setting: str
+    spending: Callable[[float], AbstractContextManager[tuple[Ledger, Callable[[], object]]]]
+    least: int = 1
+
+    def run(self, *, effort: float) -> Finding:
+        """Spend once and observe every request for random words."""
+        paid: list[bool] = []
+        system = entropy.random_words
+
+        with self.spending(effort) as (ledger, spend):
+
+            def watched(count: int) -> Words:
+                paid.append(under_way(ledger) >= self.least)
+                return system(count)
+
+            with taken_from(watched):
+                spend()
+        free = len(paid) - sum(paid)
+        return Finding(
+            check=self.kind,
+            setting=self.setting,
+            sound=bool(paid) and not free,
+            shown=f"{free} of {len(paid)} requests for random words came without a charge",
+        )
 
 
 def scaled(draws: int, effort: float) -> int:

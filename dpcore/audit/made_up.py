@@ -1,4 +1,4 @@
-"""Temporary ledgers for audits on made-up data."""
+"""A temporary account for audits on made-up data."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,14 +14,17 @@ ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
 """With one row per unit, no rows are dropped at random, so every random word belongs to the noise."""
 
 
+ACCOUNT = "audit"
+
+
 @contextmanager
-def temporary_account(name: str, *, cap: int) -> Iterator[Ledger]:
-    """Open an account in pure epsilon that protects `ROW`, in a temporary ledger, which is this process's ledger meanwhile."""
+def temporary_account(*, cap: int) -> Iterator[Ledger]:
+    """Open the account in pure epsilon that protects `ROW`, in a temporary ledger, which is this process's ledger meanwhile."""
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder, 'ledger.sqlite')}"
         with set_variables({LEDGER_VARIABLE: url}), open_ledger(url, create=True) as ledger:
             ledger.open_account(
-                name,
+                ACCOUNT,
                 currency=Currency.PURE,
                 cap=cap,
                 epsilon=cap / AMOUNT_OF_ONE,
@@ -30,3 +33,11 @@ def temporary_account(name: str, *, cap: int) -> Iterator[Ledger]:
                 neighbours=ROW.neighbours,
             )
             yield ledger
+
+
+def under_way(ledger: Ledger) -> int:
+    """Return the amount charged for operations that have no result yet."""
+    runs = ledger.runs(ACCOUNT)
+    return sum(run.spent for run in runs) - sum(
+        operation.amount for run in runs for operation in ledger.transcript(run.id)
+    )

@@ -1,14 +1,15 @@
 """Audits of answers that are bought: each must be charged before noise is drawn for it, and the largest value must be paid for."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import numpy as np
 
 from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.checks import CANARIES, Counts, Finding, OneRunCheck, charge_finding
-from dpcore.audit.made_up import ROW, temporary_account
+from dpcore.audit.checks import CANARIES, ChargeCheck, Counts, OneRunCheck
+from dpcore.audit.made_up import ACCOUNT, ROW, temporary_account
 from dpcore.curator.ask import ask
 from dpcore.curator.curator import Curator
 from dpcore.ledger import Ledger
@@ -18,7 +19,6 @@ from dpcore.mechanisms.weighing import Weighing
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.tables.histogram import LocalHistogram
 
-_ACCOUNT = "questions"
 _EPSILON = 1
 
 
@@ -29,37 +29,18 @@ class Asks(Protocol):
         """Return the answer."""
 
 
-def _under_way(ledger: Ledger) -> int:
-    """Return the amount charged for operations that have no result yet."""
-    runs = ledger.runs(_ACCOUNT)
-    done = sum(operation.amount for run in runs for operation in ledger.transcript(run.id))
-    return sum(run.spent for run in runs) - done
+def _charge(asks: Asks) -> ChargeCheck:
+    """Return the check that words for an answer are drawn only after the ledger holds its whole price and before the answer is stored."""
+    amount = _EPSILON * AMOUNT_OF_ONE
+    query = NoisyCount.for_amount(amount, currency=Currency.PURE, protection=ROW)
 
+    @contextmanager
+    def spending(_effort: float) -> Iterator[tuple[Ledger, Callable[[], object]]]:
+        with temporary_account(cap=amount) as ledger:
+            yield ledger, lambda: asks(ACCOUNT, query, np.ones(10, dtype=np.bool_))
 
-@dataclass(frozen=True, kw_only=True)
-class AskingCheck:
-    """Check that random words for an answer are drawn only after the ledger holds its whole price and before the answer is stored."""
-
-    kind: ClassVar[str] = "charge"
-
-    asks: Asks
-
-    @property
-    def setting(self) -> str:
-        """The input that is checked, in words."""
-        return "words drawn while a question is charged"
-
-    def run(self, *, effort: float) -> Finding:  # noqa: ARG002  one question is enough
-        """Ask one question and observe every request for random words."""
-        amount = _EPSILON * AMOUNT_OF_ONE
-        query = NoisyCount.for_amount(amount, currency=Currency.PURE, protection=ROW)
-        price = query.price(Currency.PURE)
-        with temporary_account(_ACCOUNT, cap=amount) as ledger:
-            return charge_finding(
-                self.setting,
-                lambda: self.asks(_ACCOUNT, query, np.ones(10, dtype=np.bool_)),
-                charged=lambda: _under_way(ledger) >= price,
-            )
+    price = query.price(Currency.PURE)
+    return ChargeCheck(setting="words drawn while a question is charged", spending=spending, least=price)
 
 
 def asking() -> Case:
@@ -69,17 +50,17 @@ def asking() -> Case:
         theorem="The sum of prices bounds the privacy loss of adaptively chosen questions, if each is charged before it is answered.",
         reference="Rogers, Roth, Ullman and Vadhan 2016",
         prices={Currency.PURE: "the price of the mechanism that draws"},
-        checks=(AskingCheck(asks=ask),),
+        checks=(_charge(ask),),
         bugs=(
             Bug(
                 name="missing charge",
                 how="the question is answered without charging the ledger",
-                check=AskingCheck(asks=planted.answered_free),
+                check=_charge(planted.answered_free),
             ),
             Bug(
                 name="charge after the draw",
                 how="the noise is drawn when the table is read, before the charge",
-                check=AskingCheck(asks=planted.drawn_while_reading),
+                check=_charge(planted.drawn_while_reading),
             ),
         ),
     )
@@ -97,8 +78,8 @@ def _one_run(weighing: type[Weighing]) -> OneRunCheck:
         codes = [np.arange(len(counts), dtype=np.uint16), np.full(len(counts), len(_WEIGHTS) - 1, dtype=np.uint16)]
         table = LocalHistogram.of(codes=codes, counts=counts, shape=[len(counts), len(_WEIGHTS)], protection=ROW)
         noise = DiscreteLaplace.for_amount(amount, currency=Currency.PURE, sensitivity=sums.sensitivity(ROW))
-        with temporary_account(_ACCOUNT, cap=amount) as ledger:
-            ledger.reserve("audit", account=_ACCOUNT, amount=amount, claim="audit")
+        with temporary_account(cap=amount) as ledger:
+            ledger.reserve("audit", account=ACCOUNT, amount=amount, claim="audit")
             curator = Curator(ledger=ledger, run_id="audit", protection=ROW, currency=Currency.PURE)
             curator.receive(table, lease=ledger.lease("audit"))
             stored = curator.measure_grid(

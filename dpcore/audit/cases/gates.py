@@ -1,8 +1,7 @@
 """Audit of the gates of online sessions: what they answer reveals no more than their charge, which comes before their noise."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -10,9 +9,10 @@ from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
 from dpcore.audit.cases.outputs import event, told, yes_or_no
 from dpcore.audit.cases.sparse_vectors import distribution, probabilities
-from dpcore.audit.checks import Draw, EventCheck, Finding, StreamCheck, charge_finding
-from dpcore.audit.made_up import ROW, temporary_account
+from dpcore.audit.checks import ChargeCheck, Draw, EventCheck, StreamCheck
+from dpcore.audit.made_up import ACCOUNT, ROW, temporary_account
 from dpcore.curator.gate import CountQuery, Gate, Gatekeeper
+from dpcore.ledger import Ledger
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.tables.histogram import Histogram, LocalHistogram
@@ -81,22 +81,11 @@ def _exact_probabilities() -> dict[int, float]:
     return probabilities(scales, [error - THRESHOLD for error in ERRORS], positives=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionChargeCheck:
-    """Check that a session draws random words only while a charge has no result yet: for the total, for gates and for counts."""
+def _charge(gatekeeper: type[Gatekeeper]) -> ChargeCheck:
+    """Return the check that a session draws words only while a charge has no result yet: for the total, for gates and for counts."""
 
-    kind: ClassVar[str] = "charge"
-
-    gatekeeper: type[Gatekeeper]
-
-    @property
-    def setting(self) -> str:
-        """The input that is checked, in words."""
-        return "words drawn in a session for a hard query"
-
-    def run(self, *, effort: float) -> Finding:  # noqa: ARG002  one session is enough
-        """Open a session, ask one hard query, and observe every request for random words."""
-        histogram = _table(1_000_000)
+    @contextmanager
+    def spending(_effort: float) -> Iterator[tuple[Ledger, Callable[[], object]]]:
         terms = Terms(
             alpha=0.3,
             beta=1e-9,
@@ -107,18 +96,17 @@ class SessionChargeCheck:
             currency=Currency.PURE,
             protection=ROW,
         )
-        with temporary_account("sessions", cap=_CAP) as ledger:
-            ledger.reserve(_RUN, account="sessions", amount=_CAP, claim="audit")
+        with temporary_account(cap=_CAP) as ledger:
+            ledger.reserve(_RUN, account=ACCOUNT, amount=_CAP, claim="audit")
             lease = ledger.lease(_RUN)
-            keeper = self.gatekeeper(ledger=ledger, currency=Currency.PURE, histogram=histogram, lease=lease)
+            keeper = gatekeeper(ledger=ledger, currency=Currency.PURE, histogram=_table(1_000_000), lease=lease)
 
             def ask() -> None:
                 OnlineSession((2,), terms=terms, ledger=ledger, run_id=_RUN, gatekeeper=keeper).ask(_QUERY)
 
-            def charged() -> bool:
-                return ledger.run(_RUN).spent > sum(operation.amount for operation in ledger.transcript(_RUN))
+            yield ledger, ask
 
-            return charge_finding(self.setting, ask, charged=charged)
+    return ChargeCheck(setting="words drawn in a session for a hard query", spending=spending)
 
 
 def gates() -> Case:
@@ -135,7 +123,7 @@ def gates() -> Case:
             first,
             distribution(first, _exact_probabilities()),
             StreamCheck(setting="gates", draw=_answers(_noisy(sound), ROWS)),
-            SessionChargeCheck(gatekeeper=Gatekeeper),
+            _charge(Gatekeeper),
         ),
         bugs=(
             Bug(
@@ -151,12 +139,12 @@ def gates() -> Case:
             Bug(
                 name="gate without a charge",
                 how="the gate is opened without charging the ledger",
-                check=SessionChargeCheck(gatekeeper=planted.FreeGatekeeper),
+                check=_charge(planted.FreeGatekeeper),
             ),
             Bug(
                 name="gate charged too late",
                 how="the noise of the threshold is drawn before the charge",
-                check=SessionChargeCheck(gatekeeper=planted.LateGatekeeper),
+                check=_charge(planted.LateGatekeeper),
             ),
         ),
     )

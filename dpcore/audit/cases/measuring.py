@@ -1,17 +1,15 @@
 """Audit of a run's measuring step: on a real ledger, every measurement must be charged before noise is drawn for it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
 from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.checks import CANARIES, Counts, Finding, OneRunCheck, charge_finding, scaled
-from dpcore.audit.made_up import ROW, temporary_account
+from dpcore.audit.checks import CANARIES, ChargeCheck, Counts, OneRunCheck, scaled
+from dpcore.audit.made_up import ACCOUNT, ROW, temporary_account
 from dpcore.curator.curator import Curator
 from dpcore.ledger import Ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
@@ -28,8 +26,8 @@ def _made_up_run(counts: Counts, *, epsilon: float, curator: type[Curator]) -> I
     codes = np.arange(len(counts), dtype=np.uint16)
     histogram = LocalHistogram.of(codes=[codes], counts=counts, shape=[len(counts)], protection=ROW)
     cap = int(epsilon * AMOUNT_OF_ONE)
-    with temporary_account("canaries", cap=cap) as ledger:
-        ledger.reserve(_RUN, account="canaries", amount=cap, claim="audit")
+    with temporary_account(cap=cap) as ledger:
+        ledger.reserve(_RUN, account=ACCOUNT, amount=cap, claim="audit")
         step = curator(ledger=ledger, run_id=_RUN, protection=ROW, currency=Currency.PURE)
         step.receive(histogram, lease=ledger.lease(_RUN))
         yield step, ledger
@@ -44,28 +42,16 @@ def _one_run(epsilon: float, *, curator: type[Curator]) -> OneRunCheck:
     return OneRunCheck(setting=f"{CANARIES:,} canaries, one marginal", measure=measure)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChargeCheck:
-    """Check that random words for a step are drawn only after the ledger holds its charge and before its result is stored."""
+def _charge(curator: type[Curator]) -> ChargeCheck:
+    """Return the check that words for a step are drawn only after the ledger holds its charge and before its result is stored."""
 
-    kind: ClassVar[str] = "charge"
-
-    curator: type[Curator]
-
-    @property
-    def setting(self) -> str:
-        """The input that is checked, in words."""
-        return "words drawn while an operation is charged"
-
-    def run(self, *, effort: float) -> Finding:
-        """Measure one marginal and observe every request for random words."""
+    @contextmanager
+    def spending(effort: float) -> Iterator[tuple[Ledger, Callable[[], object]]]:
         counts = np.zeros(scaled(1000, min(effort, 1.0)), dtype=np.int64)
-        with _made_up_run(counts, epsilon=1.0, curator=self.curator) as (curator, ledger):
-            return charge_finding(
-                self.setting,
-                lambda: curator.measure_marginal(_STEP, (0,), share=Fraction(1)),
-                charged=lambda: ledger.run(_RUN).spent > sum(operation.amount for operation in ledger.transcript(_RUN)),
-            )
+        with _made_up_run(counts, epsilon=1.0, curator=curator) as (step, ledger):
+            yield ledger, lambda: step.measure_marginal(_STEP, (0,), share=Fraction(1))
+
+    return ChargeCheck(setting="words drawn while an operation is charged", spending=spending)
 
 
 def measuring() -> Case:
@@ -77,7 +63,7 @@ def measuring() -> Case:
         prices={Currency.PURE: "the price of the mechanism that draws"},
         checks=(
             *(_one_run(epsilon, curator=Curator) for epsilon in EPSILONS),
-            ChargeCheck(curator=Curator),
+            _charge(Curator),
         ),
         bugs=(
             *(
@@ -91,12 +77,12 @@ def measuring() -> Case:
             Bug(
                 name="missing charge",
                 how="the step draws without charging the ledger",
-                check=ChargeCheck(curator=planted.FreeCurator),
+                check=_charge(planted.FreeCurator),
             ),
             Bug(
                 name="charge after the draw",
                 how="the step draws first, and is charged afterwards",
-                check=ChargeCheck(curator=planted.LateCurator),
+                check=_charge(planted.LateCurator),
             ),
         ),
     )
