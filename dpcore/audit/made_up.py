@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dpcore.ledger import Ledger, open_ledger
+from dpcore.ledger import Lease, Ledger, open_ledger
 from dpcore.places import LEDGER_VARIABLE, set_variables
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
@@ -14,7 +14,7 @@ ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
 """With one row per unit, no rows are dropped at random, so every random word belongs to the noise."""
 
 
-ACCOUNT = "audit"
+ACCOUNT = RUN = "audit"
 
 
 @contextmanager
@@ -33,6 +33,14 @@ def temporary_account(*, cap: int) -> Iterator[Ledger]:
                 neighbours=ROW.neighbours,
             )
             yield ledger
+
+
+@contextmanager
+def temporary_run(*, cap: int) -> Iterator[tuple[Ledger, Lease]]:
+    """Reserve all of a temporary account for a run, and give its ledger and the run's lease."""
+    with temporary_account(cap=cap) as ledger:
+        ledger.reserve(RUN, account=ACCOUNT, amount=cap, claim="audit")
+        yield ledger, ledger.lease(RUN)
 
 
 def under_way(ledger: Ledger) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
 from dpcore.audit.checks import CANARIES, ChargeCheck, Counts, OneRunCheck
-from dpcore.audit.made_up import ACCOUNT, ROW, temporary_account
+from dpcore.audit.made_up import ACCOUNT, ROW, RUN, temporary_account, temporary_run
 from dpcore.curator.ask import ask
 from dpcore.curator.curator import Curator
 from dpcore.ledger import Ledger
@@ -78,15 +78,14 @@ def _one_run(weighing: type[Weighing]) -> OneRunCheck:
         codes = [np.arange(len(counts), dtype=np.uint16), np.full(len(counts), len(_WEIGHTS) - 1, dtype=np.uint16)]
         table = LocalHistogram.of(codes=codes, counts=counts, shape=[len(counts), len(_WEIGHTS)], protection=ROW)
         noise = DiscreteLaplace.for_amount(amount, currency=Currency.PURE, sensitivity=sums.sensitivity(ROW))
-        with temporary_account(cap=amount) as ledger:
-            ledger.reserve("audit", account=ACCOUNT, amount=amount, claim="audit")
-            curator = Curator(ledger=ledger, run_id="audit", protection=ROW, currency=Currency.PURE)
-            curator.receive(table, lease=ledger.lease("audit"))
+        with temporary_run(cap=amount) as (ledger, lease):
+            curator = Curator(ledger=ledger, run_id=RUN, protection=ROW, currency=Currency.PURE)
+            curator.receive(table, lease=lease)
             stored = curator.measure_grid(
                 "ask/1", (0, 1), mechanism=noise, keep=lambda noisy: noisy.tobytes(), weighing=sums
             )
             noisy = np.frombuffer(stored, dtype=np.int64).reshape(-1, 2)
-            return (np.abs(noisy) - np.abs(noisy - _WEIGHTS[-1])).sum(axis=1), ledger.run("audit").spent
+            return (np.abs(noisy) - np.abs(noisy - _WEIGHTS[-1])).sum(axis=1), ledger.run(RUN).spent
 
     return OneRunCheck(setting=f"{CANARIES:,} canaries of the largest value", measure=measure)
 

@@ -10,7 +10,7 @@ from dpcore.audit.case import Bug, Case
 from dpcore.audit.cases.outputs import event, told, yes_or_no
 from dpcore.audit.cases.sparse_vectors import distribution, probabilities
 from dpcore.audit.checks import ChargeCheck, Draw, EventCheck, StreamCheck
-from dpcore.audit.made_up import ACCOUNT, ROW, temporary_account
+from dpcore.audit.made_up import ROW, RUN, temporary_run
 from dpcore.curator.gate import CountQuery, Gate, Gatekeeper
 from dpcore.ledger import Ledger
 from dpcore.mechanisms.sparse_vector import SparseVector
@@ -30,7 +30,6 @@ EXPECTED = (BELOW, BELOW, BELOW, ABOVE)
 ERRORS = (THRESHOLD - 1, THRESHOLD - 1, THRESHOLD - 1, THRESHOLD)
 
 _QUERY = CountQuery((0,), np.array([True, False]))
-_RUN = "audit"
 _CAP = 10 * AMOUNT_OF_ONE
 
 Opens = Callable[[Histogram], Gate]
@@ -96,13 +95,11 @@ def _charge(gatekeeper: type[Gatekeeper]) -> ChargeCheck:
             currency=Currency.PURE,
             protection=ROW,
         )
-        with temporary_account(cap=_CAP) as ledger:
-            ledger.reserve(_RUN, account=ACCOUNT, amount=_CAP, claim="audit")
-            lease = ledger.lease(_RUN)
+        with temporary_run(cap=_CAP) as (ledger, lease):
             keeper = gatekeeper(ledger=ledger, currency=Currency.PURE, histogram=_table(1_000_000), lease=lease)
 
             def ask() -> None:
-                OnlineSession((2,), terms=terms, ledger=ledger, run_id=_RUN, gatekeeper=keeper).ask(_QUERY)
+                OnlineSession((2,), terms=terms, ledger=ledger, run_id=RUN, gatekeeper=keeper).ask(_QUERY)
 
             yield ledger, ask
 

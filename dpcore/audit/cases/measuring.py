@@ -9,7 +9,7 @@ import numpy as np
 from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
 from dpcore.audit.checks import CANARIES, ChargeCheck, Counts, OneRunCheck, scaled
-from dpcore.audit.made_up import ACCOUNT, ROW, temporary_account
+from dpcore.audit.made_up import ROW, RUN, temporary_run
 from dpcore.curator.curator import Curator
 from dpcore.ledger import Ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
@@ -17,19 +17,18 @@ from dpcore.tables.histogram import LocalHistogram
 
 EPSILONS = (0.5, 1.0, 2.0)
 
-_RUN, _STEP = "audit", "round-001/measure"
+_STEP = "round-001/measure"
 
 
 @contextmanager
 def _made_up_run(counts: Counts, *, epsilon: float, curator: type[Curator]) -> Iterator[tuple[Curator, Ledger]]:
-    """Open an account in a temporary ledger, reserve all of it, and pass a made-up table to a curator."""
+    """Pass a made-up table to the curator of a temporary run."""
     codes = np.arange(len(counts), dtype=np.uint16)
     histogram = LocalHistogram.of(codes=[codes], counts=counts, shape=[len(counts)], protection=ROW)
     cap = int(epsilon * AMOUNT_OF_ONE)
-    with temporary_account(cap=cap) as ledger:
-        ledger.reserve(_RUN, account=ACCOUNT, amount=cap, claim="audit")
-        step = curator(ledger=ledger, run_id=_RUN, protection=ROW, currency=Currency.PURE)
-        step.receive(histogram, lease=ledger.lease(_RUN))
+    with temporary_run(cap=cap) as (ledger, lease):
+        step = curator(ledger=ledger, run_id=RUN, protection=ROW, currency=Currency.PURE)
+        step.receive(histogram, lease=lease)
         yield step, ledger
 
 
@@ -37,7 +36,7 @@ def _one_run(epsilon: float, *, curator: type[Curator]) -> OneRunCheck:
     def measure(counts: Counts) -> tuple[Counts, int]:
         with _made_up_run(counts, epsilon=epsilon, curator=curator) as (step, ledger):
             noisy = step.measure_marginal(_STEP, (0,), share=Fraction(1)).values
-            return 2 * noisy - 1, ledger.run(_RUN).spent
+            return 2 * noisy - 1, ledger.run(RUN).spent
 
     return OneRunCheck(setting=f"{CANARIES:,} canaries, one marginal", measure=measure)
 

@@ -1,4 +1,4 @@
-"""Audit of integer noise: discrete Laplace, discrete Gaussian and rounded Gaussian."""
+"""Audits of integer noise: discrete Laplace, discrete Gaussian and rounded Gaussian, also calibrated to (epsilon, delta)."""
 
 import math
 from collections.abc import Mapping
@@ -14,13 +14,19 @@ from dpcore.audit.case import Bug, Case
 from dpcore.audit.cases.outputs import event, noisy, numpy_randomness
 from dpcore.audit.checks import Check, DistributionCheck, Draw, EventCheck, StreamCheck
 from dpcore.audit.events import Outcomes
-from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from dpcore.mechanisms import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    RoundedGaussian,
+    analytic_gaussian,
+    classic_gaussian,
+)
 from dpcore.mechanisms.sampling import wide
-from dpcore.privacy.accounting import Currency
-from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
+from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 
 DRAWS = 400_000
-DISTRIBUTION_DRAWS = 1_000_000
+MORE_DRAWS = 1_000_000
 SCALES = (2.0, 40.0)
 WIDE_SCALES = (2.5, 300.0)
 """Scales at which the sampler for noise too wide for one table is called directly: one digit, whose sign is visible, and two digits."""
@@ -29,6 +35,12 @@ _PARTS = 10
 """Intervals per scale, where there are too many outcomes to compare one by one."""
 
 WIDER = 1.03
+
+RARE_DRAWS = 4_000_000
+CALIBRATED_DELTA = 0.01
+
+_STEPS = 10
+_SENSITIVITY = Sensitivity(_STEPS, _STEPS**2, _STEPS)
 
 Weights = npt.NDArray[np.float64]
 
@@ -85,7 +97,7 @@ class Family:
         return DistributionCheck(
             setting=f"noise of {self.kind.width} {scale:g}",
             draw=noisy(self.at(drawn_at), [0]),
-            draws=DISTRIBUTION_DRAWS,
+            draws=MORE_DRAWS,
             outcomes=outcomes,
             probabilities=self.weights(outcomes, scale),
         )
@@ -98,7 +110,7 @@ class Family:
         return DistributionCheck(
             setting=setting,
             draw=lambda count: draw(count) // width,
-            draws=DISTRIBUTION_DRAWS,
+            draws=MORE_DRAWS,
             outcomes=np.arange(-reach // width, reach // width + 1),
             probabilities=self.weights(noise, scale).reshape(-1, width).sum(axis=1),
         )
@@ -231,4 +243,66 @@ def rounded() -> Case:
         reference="Dong, Roth and Su 2022; Bun and Steinke 2016",
         prices={Currency.GDP: "L2^2 / sigma^2", Currency.ZCDP: "L2^2 / (2 sigma^2)"},
         more=(),
+    )
+
+
+def _promised(setting: str, drawn: RoundedGaussian, *, epsilon: float, moved: int = _STEPS) -> EventCheck:
+    return event(
+        f"{setting}, delta {CALIBRATED_DELTA:g}",
+        lambda count: noisy(drawn, [count]),
+        tables=(moved, 0),
+        paid=round(epsilon * AMOUNT_OF_ONE),
+        draws=MORE_DRAWS,
+        delta=CALIBRATED_DELTA,
+    )
+
+
+def _far(drawn: RoundedGaussian, count: int) -> Draw:
+    """Return draws of whether a noisy count is as large as a count of 0 becomes only once in 10^5 draws."""
+    above = noisy(drawn, [count])
+
+    def draw(draws: int) -> Outcomes:
+        return (above(draws) >= 4.265 * drawn.scale).astype(np.int64)
+
+    return draw
+
+
+def calibrated() -> Case:
+    """Return the audit of noise that is calibrated to (epsilon, delta)."""
+    exact = analytic_gaussian(epsilon=1.0, delta=CALIBRATED_DELTA, sensitivity=_SENSITIVITY)
+    classic = classic_gaussian(epsilon=0.9, delta=CALIBRATED_DELTA, sensitivity=_SENSITIVITY)
+    epsilon, delta, moved = 8.0, 0.2, 100
+    beyond = RoundedGaussian(
+        scale=moved * math.sqrt(2 * math.log(1.25 / delta)) / epsilon,
+        sensitivity=Sensitivity(moved, moved**2, moved),
+    )
+    return Case(
+        name="calibrated-gaussian",
+        theorem="Normal noise is (epsilon, delta)-DP if and only if Phi(m/2 - epsilon/m) - e^epsilon Phi(-m/2 - epsilon/m) <= delta, m = L2 / sigma; "
+        "for epsilon < 1 it is if sigma >= L2 sqrt(2 ln(1.25 / delta)) / epsilon.",
+        reference="Balle and Wang 2018, Thm. 8; Dwork and Roth 2014, Thm. A.1",
+        prices={Currency.GDP: "L2^2 / sigma^2", Currency.ZCDP: "L2^2 / (2 sigma^2)"},
+        checks=(
+            _promised("analytic", exact, epsilon=1.0),
+            _promised("classic", classic, epsilon=0.9),
+        ),
+        bugs=(
+            Bug(
+                name="sensitivity halved",
+                how="a count changes by twice the stated sensitivity",
+                check=_promised("analytic, moved twice as far", exact, epsilon=1.0, moved=2 * _STEPS),
+            ),
+            Bug(
+                name="classic bound beyond epsilon 1",
+                how="the classic sigma is used for epsilon 8, where its bound is unproved and wrong",
+                check=event(
+                    f"classic formula, delta {delta:g}",
+                    lambda count: _far(beyond, count),
+                    tables=(moved, 0),
+                    paid=round(epsilon * AMOUNT_OF_ONE),
+                    draws=RARE_DRAWS,
+                    delta=delta,
+                ),
+            ),
+        ),
     )
