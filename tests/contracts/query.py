@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.sampling.thresholds import Shape
-from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection
 from tests.contracts.mechanism import AT_LEAST, MechanismContract
 
@@ -33,15 +33,13 @@ def shown_privacy_loss(noise: Any, here: int, there: int, *, currency: Currency,
     return at_least(sign * second >= cut, sign * second_there >= cut)
 
 
-class QueryContract(MechanismContract):
-    """Prices, descriptions and calibration; the noise itself is tested where it is made."""
+class AskedContract(MechanismContract):
+    """Of every question, whatever its noise: what a promise buys, and whom it protects."""
 
     asked: ClassVar[dict[str, Any]]
     """What the query is, but for its protection."""
 
     currencies = tuple(Currency)
-    less_noise = ("scale", 0.0)
-    scales: ClassVar[tuple[str, ...]] = ("scale",)
 
     @pytest.fixture(
         params=(ROW, SWAPPED_PERSON, WEIGHTED), ids=lambda one: f"{one.unit}-{one.neighbours}-{one.most}", autouse=True
@@ -51,6 +49,34 @@ class QueryContract(MechanismContract):
 
     def bought(self, amount: int, currency: Currency) -> Any:
         return self.kind.for_amount(amount, currency=currency, protection=self.protection, **self.asked)
+
+    def promised(self, epsilon: float, **promise: Any) -> Any:
+        return self.kind.for_epsilon(epsilon, protection=self.protection, **promise, **self.asked)
+
+    def test_a_promise_of_epsilon_buys_what_its_amount_does(self):
+        assert self.promised(0.5, delta=0) == self.bought(AMOUNT_OF_ONE // 2, Currency.PURE)
+        for currency in (Currency.ZCDP, Currency.GDP):
+            _, amount = budget_of(0.5, delta=1e-9, currency=currency)
+            assert self.promised(0.5, delta=1e-9, currency=currency) == self.bought(amount, currency)
+        assert self.promised(0.5, delta=1e-9) == self.promised(0.5, delta=1e-9, currency=Currency.ZCDP)
+        for epsilon, delta in ((0, 0), (math.nan, 0), (math.inf, 1e-9), (1.0, 1), (1.0, -1.0), (1.0, math.nan)):
+            with pytest.raises(UsageError):
+                self.promised(epsilon, delta=delta)
+
+    def test_a_protection_that_says_nothing_is_refused(self):
+        for bad in (None, "row"):
+            with pytest.raises(UsageError, match="must be a Protection"):
+                replace(self.bought(10**11, Currency.PURE), protection=bad)
+        heavy = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE, row_weight=2)
+        with pytest.raises(UsageError, match="need a weight column"):
+            replace(self.bought(10**11, Currency.PURE), protection=heavy)
+
+
+class QueryContract(AskedContract):
+    """Prices, descriptions and calibration; the noise itself is tested where it is made."""
+
+    less_noise = ("scale", 0.0)
+    scales: ClassVar[tuple[str, ...]] = ("scale",)
 
     @pytest.fixture(params=[10**10, 3 * 10**12])
     def amount(self, request):
@@ -62,14 +88,9 @@ class QueryContract(MechanismContract):
             noises = [getattr(self.bought(amount, currency), name) for amount in (10**10, 10**11, 10**13, 10**15)]
             assert noises == sorted(noises, reverse=True)
 
-    def test_a_promise_of_epsilon_buys_what_its_amount_does(self):
-        pure = self.kind.for_epsilon(0.5, delta=0, protection=self.protection, **self.asked)
-        assert pure == self.bought(AMOUNT_OF_ONE // 2, Currency.PURE)
-        assert pure.noise is Shape.LAPLACE
-        assert self.kind.for_epsilon(0.5, delta=1e-9, protection=self.protection, **self.asked).noise is Shape.GAUSSIAN
-        for epsilon, delta in ((0, 0), (math.nan, 0), (math.inf, 1e-9), (1.0, 1), (1.0, -1.0), (1.0, math.nan)):
-            with pytest.raises(UsageError):
-                self.kind.for_epsilon(epsilon, delta=delta, protection=self.protection, **self.asked)
+    def test_the_noise_is_the_best_of_its_currency(self):
+        assert self.promised(0.5, delta=0).noise is Shape.LAPLACE
+        assert self.promised(0.5, delta=1e-9).noise is Shape.GAUSSIAN
 
     @pytest.mark.parametrize("scale", [0, 0.0, -1.0, 1e-9, 1e13, math.nan, math.inf, True, "1", None])
     def test_a_scale_that_means_nothing_is_refused(self, scale):
@@ -77,11 +98,3 @@ class QueryContract(MechanismContract):
         for name in self.scales:
             with pytest.raises(UsageError, match="noise scale"):
                 replace(bought, **{name: scale})
-
-    def test_a_protection_that_says_nothing_is_refused(self):
-        for bad in (None, "row"):
-            with pytest.raises(UsageError, match="must be a Protection"):
-                replace(self.bought(10**11, Currency.PURE), protection=bad)
-        heavy = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE, row_weight=2)
-        with pytest.raises(UsageError, match="need a weight column"):
-            replace(self.bought(10**11, Currency.PURE), protection=heavy)
