@@ -21,7 +21,7 @@ from dpcore.ledger import open_ledger
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
-from dpcore.runs import publication
+from dpcore.runs import draft
 
 SAMPLE = Path(__file__).parents[1] / "data" / "clinic-visits.yaml"
 PLENTY = 1000.0  # the epsilon of each account
@@ -82,7 +82,7 @@ def released(  # noqa: PLR0913  all that a release depends on
 def _timed_replicates() -> Iterator[list[float]]:
     """Collect the CPU seconds that replicates take."""
     seconds: list[float] = []
-    make = publication.make_uncertainty
+    make = draft.make_uncertainty
 
     def timed(release: Release, **options: Any) -> Uncertainty:
         begin = time.process_time()
@@ -91,11 +91,11 @@ def _timed_replicates() -> Iterator[list[float]]:
         finally:
             seconds.append(time.process_time() - begin)
 
-    publication.make_uncertainty = timed
+    draft.make_uncertainty = timed
     try:
         yield seconds
     finally:
-        publication.make_uncertainty = make
+        draft.make_uncertainty = make
 
 
 @contextmanager

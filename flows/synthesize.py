@@ -15,9 +15,8 @@ from dpcore import Outcome
 from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.places import places_of_spec, using
 from dpcore.reporting.formatting import at_most
-from dpcore.runs import steps
 from dpcore.runs.rounds import Exhausted
-from dpcore.runs.steps import Before, Done, Learned, Reserved, Steps, in_order, open_run, opened
+from dpcore.runs.steps import LEARNING, RELEASING, RESERVE, ROUND, SETTLE, Done, Step, in_order, open_run, opened
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Changes, Declaration, changed
 from dpcore.steward.registry import SPEC_SUFFIXES, declared
@@ -26,93 +25,33 @@ from flows.pages.announcements import announce_release
 from flows.pages.artifacts import Watch, publish_report
 from flows.tasks.approval import await_approval
 from flows.tasks.cluster import prefect_cluster
-from flows.tasks.guard import private_flow, private_task
+from flows.tasks.guard import PrivateTask, private_flow, private_task
 from flows.tasks.retry import retry_infrastructure
 from flows.tasks.untrusted import checked_trust
 
-
-@private_task(name="reserve")
-def reserve(run_id: str) -> Reserved:
-    """Reserve the whole budget of the run, or refuse the run."""
-    return steps.reserve(run_id)
+After = Done | Selection | Measurement | Exhausted | None
+"""What a task gets from the one before, so that Prefect draws their order."""
 
 
-@private_task(name="choose-limit")
-def choose_limit(run_id: str, after: Before) -> Done:
-    """Buy a noisy histogram of the rows per unit, and choose by it how many of them count."""
-    return steps.choose_limit(run_id, after)
+def _task(step: Step) -> PrivateTask[..., Any]:
+    def take(run_id: str, after: After) -> Any:
+        return step(run_id, after)
+
+    return private_task(name=step.name)(take)
 
 
-@private_task(name="check-rows")
-def check_rows(run_id: str, after: Before) -> Done:
-    """Measure first which columns drop rows, and how many there are if the spec expects a number; end the run if too many are lost, or it is another."""
-    return steps.check_rows(run_id, after)
+def _task_of_round(step: Step) -> PrivateTask[..., Any]:
+    def take(run_id: str, number: int, after: After) -> Any:
+        return step(run_id, number, after)
+
+    return private_task(name=step.name, task_run_name=f"round-{{number:03}}/{step.name}")(take)
 
 
-@private_task(name="learn-sizes")
-def learn_sizes(run_id: str, after: Before) -> Done:
-    """Learn how many rows persons have, to keep the rows of synthetic persons together."""
-    return steps.learn_sizes(run_id, after)
-
-
-@private_task(name="discover")
-def discover(run_id: str, after: Before) -> Done:
-    """Discover the values that the spec does not list."""
-    return steps.discover(run_id, after)
-
-
-@private_task(name="ingest")
-def ingest(run_id: str, after: Before) -> Done:
-    """Read and encode the table."""
-    return steps.ingest(run_id, after)
-
-
-@private_task(name="histogram")
-def histogram(run_id: str, after: Done) -> Done:
-    """Count the records for the curator."""
-    return steps.histogram(run_id, after)
-
-
-@private_task(name="begin")
-def begin(run_id: str, after: Done) -> Learned:
-    """Take the measurements from which the first model is made."""
-    return steps.begin(run_id, after)
-
-
-@private_task(name="select", task_run_name="round-{number:03}/select")
-def select(run_id: str, number: int, after: Learned) -> Selection | Exhausted:
-    """Select the marginal that the model gets most wrong."""
-    return steps.select(run_id, number, after)
-
-
-@private_task(name="measure", task_run_name="round-{number:03}/measure")
-def measure(run_id: str, number: int, selection: Selection | Exhausted) -> Measurement | Exhausted:
-    """Measure the selected marginal."""
-    return steps.measure(run_id, number, selection)
-
-
-@private_task(name="update", task_run_name="round-{number:03}/update")
-def update(run_id: str, number: int, measurement: Measurement | Exhausted) -> Learned:
-    """Correct the model with the new measurement."""
-    return steps.update(run_id, number, measurement)
-
-
-@private_task(name="sample")
-def sample(run_id: str, after: Learned) -> Done:
-    """Make the final model, from which the synthetic rows are drawn."""
-    return steps.sample(run_id, after)
-
-
-@private_task(name="publish")
-def publish(run_id: str, after: Done) -> Done:
-    """Write the release."""
-    return steps.publish(run_id, after)
-
-
-@private_task(name="settle")
-def settle(run_id: str, after: Before) -> Outcome:
-    """Return the unspent reservation to the account."""
-    return steps.settle(run_id, after)
+TASKS = (
+    {step: _task(step) for step in (RESERVE, *LEARNING)}
+    | {step: _task_of_round(step) for step in ROUND}
+    | {step: _task(step) for step in (*RELEASING, SETTLE)}
+)
 
 
 @private_task(name="report")
@@ -122,24 +61,6 @@ def report(run_id: str, outcome: Outcome, note: str) -> Outcome:
     publish_report(found, note=note)
     announce_release(found)
     return outcome
-
-
-TASKS = Steps(
-    reserve=reserve,
-    choose_limit=choose_limit,  # if the spec says `max_rows_per_unit: auto`
-    check_rows=check_rows,  # unless the spec lets all rows be lost
-    learn_sizes=learn_sizes,  # if the spec keeps the rows of synthetic persons together
-    discover=discover,  # if the spec leaves values to be discovered
-    ingest=ingest,
-    histogram=histogram,
-    begin=begin,
-    select=select,  # select, measure and update make a round
-    measure=measure,
-    update=update,
-    sample=sample,
-    publish=publish,
-    settle=settle,
-)
 
 
 def _run_name() -> str:
@@ -197,11 +118,11 @@ def make_release(declaration: Declaration, *, resume: str | None, as_of: date | 
         as_of=as_of,
         connect=prefect_cluster,
     )
-    with open_run(run) as run_id:
+    with open_run(run):
         watch = Watch(run)
-        outcome = in_order(run_id, TASKS, after_learning=watch.update)
+        outcome = in_order(run, lambda step, *given: TASKS[step](*given), after_learning=watch.update)
         watch.finish()
-        return report(run_id, outcome, note)
+        return report(run.run_id, outcome, note)
 
 
 def _scheduled_day() -> date:

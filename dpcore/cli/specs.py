@@ -24,6 +24,7 @@ from dpcore.runs.reading import check_source, remarks
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.advice import advice
 from dpcore.spec.release import AUTO_LIMITS
+from dpcore.spec.shares import Early
 from dpcore.steward.registry import declared
 from dpcore.strategies import strategy_for
 from dpcore.tables.ingest import Source
@@ -212,7 +213,7 @@ def _limit_line(declaration: Declaration) -> str:
     """Say between which limits the run chooses, if the spec leaves the limit on rows per unit to it."""
     if not declaration.lacks_limit:
         return ""
-    unit, share = declaration.protection.unit, at_most(float(100 * declaration.limiting))
+    unit, share = declaration.protection.unit, at_most(float(100 * declaration.share(Early.LIMIT)))
     return f"limit      {AUTO_LIMITS[0]} to {AUTO_LIMITS[-1]} rows of each {unit}, chosen by the run for {share} % of the budget\n"
 
 
@@ -221,7 +222,7 @@ def _persons_line(declaration: Declaration) -> str:
     if declaration.spec.persons is None:
         return ""
     agree = f", and agree in {', '.join(declaration.constant)}" if declaration.constant else ""
-    share = at_most(float(100 * declaration.grouping))
+    share = at_most(float(100 * declaration.share(Early.PERSONS)))
     return f"persons    the rows of one synthetic {declaration.protection.unit} stay together{agree}; {share} % of the budget\n"
 
 
@@ -250,7 +251,7 @@ def _discovery_line(declaration: Declaration) -> str:
         return ""
     prior = declaration.spec.prior
     first = "; a later run takes over what the first one has found" if prior is not None and prior.unchanged else ""
-    return f"finds      {', '.join(discovers)}: in the data, for {float(100 * declaration.discovering):.3g} % of the budget{first}\n"
+    return f"finds      {', '.join(discovers)}: in the data, for {float(100 * declaration.share(Early.DISCOVERY)):.3g} % of the budget{first}\n"
 
 
 def _depends_line(declaration: Declaration) -> str:
@@ -258,7 +259,7 @@ def _depends_line(declaration: Declaration) -> str:
     if not declaration.dependencies:
         return ""
     named = "; ".join(each.words for each in declaration.dependencies)
-    return f"depends    {named}: learned from the table, for {float(100 * declaration.relating):.3g} % of the budget\n"
+    return f"depends    {named}: learned from the table, for {float(100 * declaration.share(Early.DEPENDENCIES)):.3g} % of the budget\n"
 
 
 def _blocks_option(declaration: Declaration) -> str:

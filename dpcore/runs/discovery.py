@@ -16,6 +16,7 @@ from dpcore.mechanisms import DiscreteLaplace
 from dpcore.mechanisms.noise import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.spec import Declaration
+from dpcore.spec.shares import Early
 from dpcore.strategies.strategy import Given, column_name
 from dpcore.tables.histogram import Histogram
 from dpcore.universe import Attribute, Universe
@@ -97,7 +98,9 @@ class Discovery(Descents):
         self._declaration = declaration
         descents, names = declaration.descents(), declaration.universe.names
         steps = {name: f"discover/{column_name(names.index(name), name)}" for name in descents}
-        super().__init__(descents, steps=steps, currency=currency, taken=declaration.checking, rarer=1)
+        super().__init__(
+            descents, steps=steps, currency=currency, taken=declaration.taken_before(Early.DISCOVERY), rarer=1
+        )
 
     def _beside(self, counted: Mapping[str, Attribute]) -> Mapping[str, Attribute]:
         """Return the other columns that are read with a level, so that it counts the rows of the release: those that no column drops.

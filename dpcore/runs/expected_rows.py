@@ -8,15 +8,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dpcore.marginals.measurements import EXPECTED_TOTAL, Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.spec import Declaration
 from dpcore.universe import Attribute, Categorical, Date, Datetime, Outside, Universe
 from dpcore.universe.constraints import Violations
 from dpcore.universe.dependencies import Depends
-
-STEP = EXPECTED_TOTAL
-"""The step that buys the total if a spec has `expect_rows`."""
 
 SURE = math.log(1000) / math.sqrt(2)
 """With a probability of at least 99.9 %, noise is within SURE standard deviations, plus one row for rounding: the two-sided quantile of

@@ -25,14 +25,12 @@ from dpcore.runs.reading import Reading, Table
 from dpcore.runs.reservation import day_to_read, reserve_run
 from dpcore.spec import Declaration
 from dpcore.spec.load import declare
+from dpcore.spec.shares import Early
 from dpcore.tables.cluster import connected
 from dpcore.tables.engines import engine_for
 from dpcore.tables.ingest import Source
 from dpcore.tables.ingest.fates import DROPPED_BY, KEPT, MISSING_IN, OTHER_IN, VIOLATED, WEIGHTLESS, fate_universe
 from dpcore.universe import Universe
-
-STEP = "rows-lost"
-"""The step that buys the counts."""
 
 REASONS = {
     VIOLATED: "they contradict a constraint: correct it, or write `violations: repair`",
@@ -144,7 +142,7 @@ def buy_losses(declaration: Declaration, *, epsilon: float, as_of: date | None =
         if amount < least_amount(currency=account.currency, protection=declaration.protection.of_one_answer):
             raise UsageError(f"epsilon {at_most(epsilon)} is too small for any noise; ask for more, such as 0.05")
         day = day_to_read(declaration, as_of)
-        reserve_run(ledger, declaration, run_id=run, account=account, amount=amount, claim=STEP, as_of=day)
+        reserve_run(ledger, declaration, run_id=run, account=account, amount=amount, claim=Early.LOSSES, as_of=day)
         blocks = None if declaration.calendar is None else ledger.blocks_of(run)
         if blocks is not None:
             declaration = declaration.covering(blocks)
@@ -153,6 +151,6 @@ def buy_losses(declaration: Declaration, *, epsilon: float, as_of: date | None =
         curator = Curator(ledger=ledger, run_id=run, protection=declaration.protection, currency=account.currency)
         fates = reading.fates(open_universe(declaration), undecided=declaration.undecided())
         curator.receive(fates, lease=reading.lease)
-        measured = curator.measure_marginal(STEP, (0,), share=Fraction(1))
+        measured = curator.measure_marginal(Early.LOSSES, (0,), share=Fraction(1))
         ledger.settle(run, release=None, lease=reading.lease)
     return Losses.of(measured, declaration.universe)

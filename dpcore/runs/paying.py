@@ -19,8 +19,8 @@ from dpcore.privacy.accounting import Currency, budget_of, epsilon_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.release import adopt_folder
 from dpcore.reporting import formatting as wording
-from dpcore.runs.person_sizes import STEPS as SIZES_STEPS
 from dpcore.spec import Declaration
+from dpcore.spec.shares import Early
 from dpcore.strategies import Strategy, strategy_for
 from dpcore.universe import Categorical, Universe
 from dpcore.universe.blocks import Calendar
@@ -129,14 +129,7 @@ def amount_to_reserve(
     """
     privacy = declaration.spec.privacy
     epsilon = f"epsilon {wording.at_most(privacy.epsilon)}"
-    answers = strategy.answers + sum(descent.levels for descent in declaration.descents().values())
-    answers += (
-        (declaration.limiting > 0)
-        + (declaration.losing > 0)
-        + (declaration.totalling > 0)
-        + len(SIZES_STEPS) * (declaration.grouping > 0)
-    )
-    answers += len(declaration.dependencies)
+    answers = strategy.answers + sum(map(len, declaration.early.values()))
     shared = LEAST_AMOUNT * answers
     to_share = wording.at_most(epsilon_of(shared, currency=currency, delta=privacy.delta))
     try:
@@ -179,22 +172,20 @@ def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
     free = replace(declaration, universe=Universe(declaration.universe.attributes))  # constraints change no share
     fewest = (free.discovered({name: Categorical(("any",))}) for name in descents)
     strategies = [strategy, *map(strategy_for, fewest)]
-    levels = (descent.share / descent.levels for descent in descents.values())
-    sizes = declaration.grouping / len(SIZES_STEPS)
-    functions = (each.share for each in declaration.dependencies)
-    early = (share or Fraction(1) for share in (declaration.limiting, declaration.totalling, sizes))
-    return min(*(declaration.left * each.smallest_share for each in strategies), *levels, *early, *functions)
+    # Losses are not measured if their share is too small.
+    early = (share for kind, shares in declaration.early.items() if kind is not Early.LOSSES for share in shares)
+    return min((*(declaration.left * each.smallest_share for each in strategies), *early))
 
 
 def checks_losses(declaration: Declaration, *, currency: Currency, amount: int) -> bool:
     """Return whether a run measures its losses: not if the spec does not ask for it, or their share of a tiny budget pays for no noise."""
     least = least_amount(currency=currency, protection=declaration.protection.of_one_answer)
-    return declaration.losing > 0 and amount * declaration.losing >= CRASH_MARGIN * max(least, LEAST_AMOUNT)
+    return any(amount * share >= CRASH_MARGIN * max(least, LEAST_AMOUNT) for share in declaration.early[Early.LOSSES])
 
 
 def total_noise(declaration: Declaration, *, currency: Currency, amount: int) -> float:
     """Return the standard deviation of the noise of the first total, for a run that may spend `amount`."""
-    bought = int(amount * declaration.totalling)
+    bought = int(amount * declaration.share(Early.TOTAL))
     return cell_noise(bought, currency=currency, protection=declaration.protection).standard_deviation
 
 

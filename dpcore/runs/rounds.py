@@ -97,6 +97,12 @@ class Rounds:
             *(number, strategy.rounds, " x ".join(done.columns), done.noise, 100 * done.spent, self.seconds_left),
         )
 
+    @property
+    def next(self) -> int:
+        """The number of the next round; 0 if there is none."""
+        done, strategy = len(self.done), self._plan.strategy
+        return 0 if strategy.finished or done >= strategy.rounds else done + 1
+
     def unmeasured_pairs(self) -> set[tuple[int, int]]:
         """Return the pairs of the workload's columns that no measurement has covered, in cells or in groups."""
         strategy, asked = self._plan.strategy, self._plan.declaration.workload.marginals

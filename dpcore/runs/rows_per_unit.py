@@ -18,9 +18,6 @@ from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
 from dpcore.tables.ingest.tally import BUCKETS, EDGES
 
-STEP = "rows-per-unit"
-"""The step that buys the histogram of rows per unit."""
-
 TYPICAL = (*EDGES[:2], *((low + 1 + high) / 2 for low, high in pairwise(EDGES[1:])), BEYOND)
 """The number of rows that a unit of each bucket is taken to have: the middle of the bucket."""
 

@@ -1,128 +1,128 @@
-"""The stages of a run: the declared plan, the granted plan, its plan with a chosen limit, after discovery, and after dependencies are learned."""
+"""The stage of a run: everything that its steps have made so far. Each step returns it extended."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from dpcore.descent import Finding
 from dpcore.errors import UsageError
-from dpcore.ledger import Lease
-from dpcore.release import ChosenLimit
-from dpcore.runs.discovery import Count
-from dpcore.runs.publication import Payer
+from dpcore.ledger import Lease, Run
+from dpcore.marginals.measurements import Measurement
+from dpcore.models.persons import PersonSizes
+from dpcore.private import Private
+from dpcore.release import ChosenLimit, SyntheticRows
+from dpcore.runs.publication import Payer, Publication
 from dpcore.runs.reading import Reading
-from dpcore.runs.rounds import Plan
-from dpcore.strategies import Given
+from dpcore.runs.rounds import Plan, Rounds
+from dpcore.spec import Declaration
+from dpcore.strategies import Given, Strategy, strategy_for
+from dpcore.tables.histogram import Histogram
 from dpcore.universe.dependencies import LearnedFunction
 
 S = TypeVar("S")
 
-_UNRESERVED = "nothing is reserved yet; reserve first"
-
 
 @dataclass(frozen=True)
-class Granted:
-    """The plan that a run was granted, including its blocks. `reading` is None if the run is settled and only replayed."""
+class Stage:
+    """What a run has so far.
+
+    Attributes:
+        plan: The current declaration, and the strategy for it.
+        payer: The account that pays; None until the budget is reserved.
+        reading: Reads the granted rows; None until then, and if the run is settled and only replayed.
+        chosen_limit: How the limit on rows per unit was chosen; None if it was declared.
+        total: The first noisy total, if the spec expects one.
+        sizes: How many rows persons have.
+        findings: What was discovered, column by column.
+        given: The counts that discovery has bought; None without discovery.
+        functions: The learned functions of dependencies.
+        records: The encoded rows, until they are counted for the release.
+        counted: Whether the curator has the counts of these rows already.
+        rounds: The model and its rounds; None until they begin.
+        rows: The synthetic rows; None until the last model is made.
+        publication: The published release.
+    """
 
     plan: Plan
-    payer: Payer
-    reading: Reading | None
+    payer: Payer | None = None
+    reading: Reading | None = None
+    chosen_limit: ChosenLimit | None = None
+    total: tuple[Measurement, ...] = ()
+    sizes: PersonSizes = field(default_factory=PersonSizes.of_one)
+    findings: tuple[Finding, ...] = ()
+    given: Given | None = None
+    functions: tuple[LearnedFunction, ...] = ()
+    records: Private | None = None
+    counted: bool = False
+    rounds: Rounds | None = None
+    rows: SyntheticRows | None = None
+    publication: Publication | None = None
+
+    @property
+    def declaration(self) -> Declaration:
+        """The current declaration."""
+        return self.plan.declaration
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy of the current plan."""
+        return self.plan.strategy
 
     @property
     def lease(self) -> Lease | None:
         """The lease on the run; None if the run is settled and only replayed."""
         return None if self.reading is None else self.reading.lease
 
+    @property
+    def paid_by(self) -> Payer:
+        """The account that pays.
+
+        Raises:
+            UsageError: If nothing is reserved yet.
+        """
+        return made(self.payer, "nothing is reserved yet; reserve first")
+
+    @property
+    def run(self) -> Run:
+        """The run as the ledger has it now."""
+        return self.paid_by.ledger.run(self.paid_by.run_id)
+
+    def planned(self, declaration: Declaration) -> "Stage":
+        """Return the stage with another declaration, and the strategy for it."""
+        return replace(self, plan=Plan(declaration, strategy_for(declaration, given=self.given)))
+
+    def ingested(self) -> "Stage":
+        """Return the stage with the encoded rows, unless they were read before or the run is only replayed.
+
+        A failure before the first row refunds the reservation; a later failure keeps it.
+        """
+        if self.records is not None or self.reading is None:
+            return self
+        return replace(self, records=self.reading.records(self.declaration.universe))
+
+    def histogram(self) -> Histogram:
+        """Count the encoded rows over the universe."""
+        reading, records = made(self.reading, _NOT_READ), made(self.records, _NOT_READ)
+        return reading.count_records(records, self.declaration.universe)
+
     def renew_lease(self) -> None:
         """Renew the lease, if there is one, during long work that changes nothing in the ledger."""
         if self.reading is not None:
             self.reading.renew()
 
-    @property
-    def count(self) -> Count | None:
-        """Reads and counts the table; None if the run is settled and only replayed."""
-        return None if self.reading is None else self.reading.count
+    def end(self) -> None:
+        """Settle the run without a release, and refund what it has not spent."""
+        self.paid_by.ledger.settle(self.paid_by.run_id, release=None, lease=self.lease)
 
 
-@dataclass(frozen=True)
-class Found:
-    """The findings of discovery, and the plan that was made for them."""
-
-    plan: Plan
-    findings: tuple[Finding, ...]
-    given: Given
+_NOT_READ = "the table was not read; ingest before counting"
 
 
-class Stages:
-    """The plans of a run: as declared, as granted, with a chosen limit, after discovery, and after dependencies are learned. No later plan overwrites an earlier one."""
-
-    def __init__(self, declared: Plan) -> None:
-        self.declared = declared
-        self._granted: Granted | None = None
-        self._limited: tuple[Granted, ChosenLimit] | None = None
-        self._found: Found | None = None
-        self._related: tuple[Plan, tuple[LearnedFunction, ...]] | None = None
-
-    def grant(self, granted: Granted) -> None:
-        """Continue with the granted plan."""
-        self._granted = granted
-
-    def limit(self, granted: Granted, chosen: ChosenLimit) -> None:
-        """Continue with the granted plan under a chosen limit on the rows of a unit."""
-        self._limited = granted, chosen
-
-    def find(self, found: Found) -> None:
-        """Continue with the plan after discovery."""
-        self._found = found
-
-    def relate(self, plan: Plan, functions: tuple[LearnedFunction, ...]) -> None:
-        """Continue with the plan after the functions of dependencies are learned."""
-        self._related = plan, functions
-
-    @property
-    def granted(self) -> Granted:
-        """The granted plan, under the chosen limit once there is one.
-
-        Raises:
-            UsageError: If nothing is reserved yet.
-        """
-        return self._limited[0] if self._limited is not None else made(self._granted, _UNRESERVED)
-
-    @property
-    def chosen_limit(self) -> ChosenLimit | None:
-        """The chosen limit on the rows of a unit; None if it was declared or is not chosen yet."""
-        return None if self._limited is None else self._limited[1]
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings of discovery, column by column."""
-        return () if self._found is None else self._found.findings
-
-    @property
-    def given(self) -> Given | None:
-        """The counts that discovery has bought; None without discovery."""
-        return None if self._found is None else self._found.given
-
-    @property
-    def functions(self) -> tuple[LearnedFunction, ...]:
-        """The learned functions of dependencies."""
-        return () if self._related is None else self._related[1]
-
-    @property
-    def plan(self) -> Plan:
-        """The current plan."""
-        if self._related is not None:
-            return self._related[0]
-        if self._found is not None:
-            return self._found.plan
-        return self.declared if self._granted is None else self.granted.plan
-
-
-def made(stage: S | None, otherwise: str) -> S:
+def made(result: S | None, otherwise: str) -> S:
     """Return the result of an earlier step.
 
     Raises:
-        UsageError: With `otherwise` as its message, if the step was not run yet.
+        UsageError: With `otherwise` as its message, if the step was not taken yet.
     """
-    if stage is None:
+    if result is None:
         raise UsageError(otherwise)
-    return stage
+    return result

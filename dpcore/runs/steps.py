@@ -1,4 +1,4 @@
-"""The steps of a run, in order. Both drivers use this list: `synthesize` here and the Prefect flow.
+"""The steps of a run, in order: the one list from which both drivers take them, `synthesize` here and the Prefect flow.
 
 Steps take and return public values only: the run's id, the number of a round, noisy values, or a token for a completed step. Private values
 stay with the open run in this process, where each step finds them by the run's id.
@@ -15,8 +15,6 @@ from typing import Any
 from dpcore.errors import RunHeld, UsageError
 from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.places import places_of_spec, using
-from dpcore.private import Private
-from dpcore.release import SyntheticRows
 from dpcore.reporting.outcome import Outcome
 from dpcore.runs.reservation import blocks_to_read, check_payable
 from dpcore.runs.rounds import Exhausted
@@ -25,125 +23,104 @@ from dpcore.spec import Declaration, load_spec
 
 
 @dataclass(frozen=True)
-class Reserved:
-    """The budget is reserved. The fields tell which optional steps the spec asks for, and whether the release is in its place already."""
-
-    checks_rows: bool
-    discovers: bool
-    chooses_limit: bool = False
-    groups_rows: bool = False
-    published: bool = False
-
-
-@dataclass(frozen=True)
 class Done:
     """A step is done. The next step takes this token, so that a driver can show their order."""
 
 
+PUBLIC = (Selection, Measurement, Exhausted, Outcome)
+"""The results of steps that a driver gets to see. For any other result it gets a token."""
+
+
 @dataclass(frozen=True)
-class Learned:
-    """The model is up to date. `next_round` is the number of the next round, or 0 if there is none."""
+class Step:
+    """A step of a run.
 
-    next_round: int
+    Attributes:
+        name: Its name, as a task of Prefect has it.
+        act: Takes the step. In a round it is given the number of the round, and the result of the step before.
+        asked_for: Returns whether the spec of a run asks for it.
+    """
 
+    name: str
+    act: Callable[..., Any]
+    asked_for: Callable[[Synthesis], bool] = lambda _: True
 
-Before = Reserved | Done
-
-
-@dataclass(frozen=True, kw_only=True)
-class Steps:
-    """The functions that a driver calls for the steps, in the order of `in_order`."""
-
-    reserve: Callable[[str], Reserved]
-    choose_limit: Callable[[str, Before], Done]
-    check_rows: Callable[[str, Before], Done]
-    learn_sizes: Callable[[str, Before], Done]
-    discover: Callable[[str, Before], Done]
-    ingest: Callable[[str, Before], Done]
-    histogram: Callable[[str, Done], Done]
-    begin: Callable[[str, Done], Learned]
-    select: Callable[[str, int, Learned], Selection | Exhausted]
-    measure: Callable[[str, int, Selection | Exhausted], Measurement | Exhausted]
-    update: Callable[[str, int, Measurement | Exhausted], Learned]
-    sample: Callable[[str, Learned], Done]
-    publish: Callable[[str, Done], Done]
-    settle: Callable[[str, Before], Outcome]
+    def __call__(self, run_id: str, *given: Any) -> Any:
+        """Take the step of an open run, after the step whose result is given last. Return a public value."""
+        result = self.act(opened(run_id), *given)
+        return result if isinstance(result, PUBLIC) else Done()
 
 
-def _nothing() -> None:
-    """Do nothing."""
+RESERVE = Step("reserve", lambda run, _: run.reserve())
+LEARNING = (
+    Step("choose-limit", lambda run, _: run.choose_limit(), lambda run: run.lacks_limit),
+    Step("check-rows", lambda run, _: run.check_rows(), lambda run: run.checks_rows),
+    Step("learn-sizes", lambda run, _: run.learn_sizes(), lambda run: run.groups_rows),
+    Step("discover", lambda run, _: run.discover(), lambda run: run.discovers),
+    Step("ingest", lambda run, _: run.ingest()),
+    Step("histogram", lambda run, _: run.histogram()),
+    Step("begin", lambda run, _: run.begin()),
+)
+ROUND = (
+    Step("select", lambda run, number, _: run.select(number)),
+    Step("measure", lambda run, number, selection: run.measure(number, selection)),
+    Step("update", lambda run, number, measurement: run.update(number, measurement)),
+)
+RELEASING = (
+    Step("sample", lambda run, _: run.sample()),
+    Step("publish", lambda run, _: run.publish()),
+)
+SETTLE = Step("settle", lambda run, _: run.settle())
 
 
-def in_order(run_id: str, steps: Steps, *, after_learning: Callable[[], None] = _nothing) -> Outcome:
-    """Run all steps of an open run and make its release. Steps that an earlier attempt paid for are replayed from the transcript.
+def in_order(
+    run: Synthesis,
+    take: Callable[..., Any] = Step.__call__,
+    *,
+    after_learning: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Take all steps of an open run, and so make its release. What an earlier attempt paid for is replayed from the transcript.
 
     Args:
-        run_id: The id of a run that `open_run` has opened.
-        steps: The function to call for each step.
+        run: A run that `open_run` has opened.
+        take: Takes a step: it is called with the step and its arguments.
         after_learning: Called after the first model and after each round, for a driver that shows progress.
     """
-    reserved = steps.reserve(run_id)
-    if reserved.published:
-        return steps.settle(run_id, reserved)
-    done: Before = reserved
-    if reserved.chooses_limit:
-        done = steps.choose_limit(run_id, done)
-    if reserved.checks_rows:
-        done = steps.check_rows(run_id, done)
-    if reserved.groups_rows:
-        done = steps.learn_sizes(run_id, done)
-    if reserved.discovers:
-        done = steps.discover(run_id, done)
-    done = steps.ingest(run_id, done)
-    done = steps.histogram(run_id, done)
-    learned = steps.begin(run_id, done)
-    after_learning()
-    while number := learned.next_round:
-        selection = steps.select(run_id, number, learned)
-        measurement = steps.measure(run_id, number, selection)
-        learned = steps.update(run_id, number, measurement)
+    done = take(RESERVE, run.run_id, None)
+    if not run.published:
+        for step in LEARNING:
+            if step.asked_for(run):
+                done = take(step, run.run_id, done)
         after_learning()
-    done = steps.sample(run_id, learned)
-    done = steps.publish(run_id, done)
-    return steps.settle(run_id, done)
+        while number := run.next_round:
+            for step in ROUND:
+                done = take(step, run.run_id, number, done)
+            after_learning()
+        for step in RELEASING:
+            done = take(step, run.run_id, done)
+    outcome: Outcome = take(SETTLE, run.run_id, done)
+    return outcome
 
 
-@dataclass
-class _OpenRun:
-    """An open run, with the private values that one step leaves for the next."""
-
-    synthesis: Synthesis
-    records: Private | None = None
-    rows: SyntheticRows | None = None
-
-
-_open_runs: dict[str, _OpenRun] = {}
+_open_runs: dict[str, Synthesis] = {}
 
 
 @contextmanager
-def open_run(synthesis: Synthesis) -> Iterator[str]:
-    """Register a run so that steps find it by its id, yield the id, and close the run at the end.
+def open_run(run: Synthesis) -> Iterator[Synthesis]:
+    """Register a run so that steps find it by its id, yield it, and close it at the end.
 
     Raises:
         RunHeld: If the run is already open in this process.
     """
-    run_id = synthesis.run_id
     try:
-        if _open_runs.setdefault(run_id, opened := _OpenRun(synthesis)) is not opened:
-            raise RunHeld(f"run {run_id} is already open in this process; wait until it has ended")
+        if _open_runs.setdefault(run.run_id, run) is not run:
+            raise RunHeld(f"run {run.run_id} is already open in this process; wait until it has ended")
         try:
-            yield run_id
+            yield run
         finally:
-            del _open_runs[run_id]
+            del _open_runs[run.run_id]
     finally:
-        synthesis.close()
-
-
-def _opened(run_id: str) -> _OpenRun:
-    try:
-        return _open_runs[run_id]
-    except KeyError:
-        raise UsageError(f"run {run_id} is not open in this process; call its steps inside `open_run`") from None
+        run.close()
 
 
 def opened(run_id: str) -> Synthesis:
@@ -152,128 +129,10 @@ def opened(run_id: str) -> Synthesis:
     Raises:
         UsageError: If the run is not open in this process.
     """
-    return _opened(run_id).synthesis
-
-
-def reserve(run_id: str) -> Reserved:
-    """Reserve the whole budget of the run, or raise."""
-    run = opened(run_id)
-    run.reserve()
-    return Reserved(
-        checks_rows=run.checks_rows,
-        discovers=run.discovers,
-        chooses_limit=run.lacks_limit,
-        groups_rows=run.groups_rows,
-        published=run.published,
-    )
-
-
-def choose_limit(run_id: str, _after: Before) -> Done:
-    """Choose the limit on rows per unit by a noisy histogram."""
-    opened(run_id).choose_limit()
-    return Done()
-
-
-def check_rows(run_id: str, _after: Before) -> Done:
-    """Measure which columns drop rows, and how many there are if the spec expects a number; end the run if too many are lost, or it is another."""
-    opened(run_id).check_rows()
-    return Done()
-
-
-def learn_sizes(run_id: str, _after: Before) -> Done:
-    """Learn how many rows persons have, to keep the rows of synthetic persons together."""
-    opened(run_id).learn_sizes()
-    return Done()
-
-
-def discover(run_id: str, _after: Before) -> Done:
-    """Discover the values that the spec does not declare."""
-    opened(run_id).discover()
-    return Done()
-
-
-def ingest(run_id: str, _after: Before) -> Done:
-    """Read and encode the table."""
-    run = _opened(run_id)
-    run.records = run.synthesis.ingest()
-    return Done()
-
-
-def histogram(run_id: str, _after: Done) -> Done:
-    """Count the records for the curator."""
-    run = _opened(run_id)
-    records, run.records = run.records, None
-    run.synthesis.histogram(records)
-    return Done()
-
-
-def begin(run_id: str, _after: Done) -> Learned:
-    """Buy the measurements for the first model."""
-    run = opened(run_id)
-    run.begin()
-    return _learned(run, 0)
-
-
-def select(run_id: str, number: int, _after: Learned) -> Selection | Exhausted:
-    """Select the marginal with the largest model error."""
-    return opened(run_id).select(number)
-
-
-def measure(run_id: str, number: int, selection: Selection | Exhausted) -> Measurement | Exhausted:
-    """Measure the selected marginal."""
-    return opened(run_id).measure(number, selection)
-
-
-def update(run_id: str, number: int, measurement: Measurement | Exhausted) -> Learned:
-    """Update the model with the measurement."""
-    run = opened(run_id)
-    run.update(number, measurement)
-    return _learned(run, number)
-
-
-def _learned(run: Synthesis, number: int) -> Learned:
-    over = run.strategy.finished or number >= run.strategy.rounds
-    return Learned(next_round=0 if over else number + 1)
-
-
-def sample(run_id: str, _after: Learned) -> Done:
-    """Make the final model, and prepare the synthetic rows."""
-    run = _opened(run_id)
-    run.rows = run.synthesis.sample()
-    return Done()
-
-
-def publish(run_id: str, _after: Done) -> Done:
-    """Write the release."""
-    run = _opened(run_id)
-    if run.rows is None:
-        raise UsageError("there are no rows to publish yet; sample before publishing")
-    run.synthesis.publish(run.rows)
-    return Done()
-
-
-def settle(run_id: str, _after: Before) -> Outcome:
-    """Refund the unspent budget, and return the outcome."""
-    return opened(run_id).settle()
-
-
-PLAIN = Steps(
-    reserve=reserve,
-    choose_limit=choose_limit,
-    check_rows=check_rows,
-    learn_sizes=learn_sizes,
-    discover=discover,
-    ingest=ingest,
-    histogram=histogram,
-    begin=begin,
-    select=select,
-    measure=measure,
-    update=update,
-    sample=sample,
-    publish=publish,
-    settle=settle,
-)
-"""The plain steps, for a driver that does not wrap them."""
+    try:
+        return _open_runs[run_id]
+    except KeyError:
+        raise UsageError(f"run {run_id} is not open in this process; call its steps inside `open_run`") from None
 
 
 def synthesize(
@@ -291,8 +150,8 @@ def synthesize(
     declaration = load_spec(spec, with_table=table is not None)
     with using(places_of_spec(declaration.path)):
         run = Synthesis(declaration, run_id=run_id or str(uuid.uuid4()), resume=resume, as_of=as_of, table=table)
-        with open_run(run) as opened_id:
-            return in_order(opened_id, PLAIN)
+        with open_run(run):
+            return in_order(run)
 
 
 def check_run(

@@ -76,7 +76,7 @@ def with_epsilon(declaration: Declaration, epsilon: float) -> Declaration:
 
 def with_unchanged_table(declaration: Declaration) -> Declaration:
     """Return the declaration of a table that is the same as for the dataset's newest release, as if its spec had declared that."""
-    if declaration.relating:
+    if declaration.dependencies:
         raise UsageError(
             "`unchanged` cannot be used with `depends`, which each release learns anew; list the pairs with `possible` in the spec, or open "
             "the session without `unchanged`"

@@ -12,7 +12,7 @@ from typing import Any
 from dpcore.errors import DpflowError, RunHeld, SourceError, UsageError
 from dpcore.ledger import Ledger, Run, RunState
 from dpcore.reporting.session_claims import Claim, sessions
-from dpcore.runs.steps import PLAIN, in_order, open_run
+from dpcore.runs.steps import in_order, open_run
 from dpcore.runs.synthesis import Synthesis
 from dpcore.session.opening import bought_first, meaning_of, reserve_session, with_epsilon, with_unchanged_table
 from dpcore.spec import Declaration
@@ -84,8 +84,8 @@ def _buy_first(ledger: Ledger, declaration: Declaration, session: Run, *, table:
         )
     declared = with_unchanged_table(declaration) if claim.unchanged else declaration
     bought = with_epsilon(declared, claim.epsilon)
-    with open_run(Synthesis(bought, run_id=claim.first, resume=made is not None, table=table)) as opened_id:
-        in_order(opened_id, PLAIN)
+    with open_run(Synthesis(bought, run_id=claim.first, resume=made is not None, table=table)) as first:
+        in_order(first)
 
 
 def _can_go_on(ledger: Ledger, session: Run) -> bool:

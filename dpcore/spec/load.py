@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import takewhile
 from math import prod, sqrt
 from pathlib import Path
 from statistics import fmean, median
@@ -30,7 +31,7 @@ from dpcore.spec.persons import check_persons
 from dpcore.spec.prior import check_prior
 from dpcore.spec.release import AUTO, AdaptiveSpec, AttributeSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
-from dpcore.spec.shares import needed_share, usual_share
+from dpcore.spec.shares import LIMIT_SHARE, LOSSES_SHARE, TOTAL_SHARE, Early, needed_share, usual_share
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec, check_workload, contradictions
 from dpcore.universe import Attribute, Date, Datetime, Universe
 from dpcore.universe.blocks import Calendar, narrowed
@@ -42,15 +43,6 @@ DENSE_CELLS = 1_000_000
 
 PAIR_CELLS = 400
 """So it does if most pairs of columns have more cells than this: noise would swamp them, unless cells are merged (docs/decisions/0042)."""
-
-CHECKING = Fraction(1, 50)
-"""The share of the budget for measuring the total first, if the spec has `expect_rows`."""
-
-LIMITING = Fraction(1, 100)
-"""The share of the budget for the histogram of rows per unit, if the spec has `max_rows_per_unit: auto`."""
-
-LOSING = Fraction(1, 100)
-"""The share of the budget for measuring which columns drop rows."""
 
 USUALLY_LOST = 0.2
 """The largest share of the rows that may be dropped, unless the spec says otherwise."""
@@ -140,40 +132,39 @@ class Declaration:
         expected = self.spec.privacy.expect_rows
         return None if expected is None else max(1, round(sqrt(expected[0] * expected[1])))
 
-    @property
-    def discovering(self) -> Fraction:
-        """The share of the budget for all descents."""
-        return sum((descent.share for descent in self.descents().values()), Fraction(0))
+    @cached_property
+    def early(self) -> dict[Early, tuple[Fraction, ...]]:
+        """The share of the budget for each answer that may be bought before the strategy begins, in this order; none if the spec does not ask for it."""
+        privacy, persons = self.spec.privacy, self.spec.persons
+        chooses = privacy.max_rows_per_unit == AUTO and not self.as_found
+        return {
+            Early.LIMIT: (LIMIT_SHARE,) * chooses,
+            Early.LOSSES: (LOSSES_SHARE,) * (self.tolerated < 1 and not self.as_found),
+            Early.TOTAL: (TOTAL_SHARE,) * (privacy.expect_rows is not None),
+            Early.PERSONS: () if persons is None else (persons.part / 2,) * 2,
+            Early.DISCOVERY: tuple(
+                each.share / each.levels for each in self.descents().values() for _ in range(each.levels)
+            ),
+            Early.DEPENDENCIES: tuple(each.share for each in self.dependencies),
+        }
+
+    def share(self, *early: Early) -> Fraction:
+        """Return the share of the budget for these early measurements."""
+        return sum((share for each in early for share in self.early[each]), Fraction(0))
+
+    def taken_before(self, early: Early) -> Fraction:
+        """Return the share of the budget for everything that is measured before this."""
+        return self.share(*takewhile(lambda each: each is not early, Early))
 
     @property
-    def checking(self) -> Fraction:
-        """The share of the budget for all that is measured before discovery: rows per unit, lost rows, total, persons."""
-        return self.limiting + self.losing + self.totalling + self.grouping
-
-    @property
-    def losing(self) -> Fraction:
-        """The share of the budget for measuring which columns drop rows; 0 if all may be lost, or if the table is that of an earlier run."""
-        return Fraction(0) if self.tolerated == 1 or self.as_found else LOSING
+    def left(self) -> Fraction:
+        """The share of the budget that is left for the strategy."""
+        return 1 - self.share(*Early)
 
     @property
     def tolerated(self) -> float:
         """The largest share of the rows that may be dropped."""
         return USUALLY_LOST if self.spec.privacy.lose is None else self.spec.privacy.lose
-
-    @property
-    def totalling(self) -> Fraction:
-        """The share of the budget for measuring the total and comparing it with `expect_rows`; 0 if the spec has none."""
-        return Fraction(0) if self.spec.privacy.expect_rows is None else CHECKING
-
-    @property
-    def limiting(self) -> Fraction:
-        """The share of the budget for the histogram of rows per unit; 0 without `max_rows_per_unit: auto`, or if the limit is as found."""
-        return LIMITING if self.spec.privacy.max_rows_per_unit == AUTO and not self.as_found else Fraction(0)
-
-    @property
-    def grouping(self) -> Fraction:
-        """The share of the budget for learning how many rows persons have; 0 if the spec does not keep their rows together."""
-        return Fraction(0) if self.spec.persons is None else self.spec.persons.part
 
     @property
     def constant(self) -> tuple[str, ...]:
@@ -190,16 +181,6 @@ class Declaration:
         """The columns that determine others. Their functions are learned before the strategy begins."""
         return tuple(each for each in self.universe.constraints if isinstance(each, Depends))
 
-    @property
-    def relating(self) -> Fraction:
-        """The share of the budget for learning these functions."""
-        return sum((each.share for each in self.dependencies), Fraction(0))
-
-    @property
-    def left(self) -> Fraction:
-        """The share of the budget that is left for the strategy."""
-        return 1 - self.checking - self.discovering - self.relating
-
     def related(self, before: Depends, learned: Depends) -> "Declaration":
         """Return the declaration with the learned function of a dependency. The hash stays the same."""
         constraints = tuple(learned if each == before else each for each in self.universe.constraints)
@@ -207,7 +188,7 @@ class Declaration:
 
     def limited(self, rows_per_unit: int) -> "Declaration":
         """Return the declaration with the chosen limit on the rows of a unit. A declared limit stays as it is."""
-        return replace(self, rows_per_unit=rows_per_unit) if self.limiting else self
+        return replace(self, rows_per_unit=rows_per_unit) if self.early[Early.LIMIT] else self
 
     def discovered(self, found: Mapping[str, Attribute]) -> "Declaration":
         """Return the declaration with the found attributes in its universe. The hash stays the same; the cells do not increase."""
@@ -346,13 +327,14 @@ def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
 
 def _check_early_shares(document: Document, declaration: Declaration) -> None:
     """Report that what is learned before the strategy begins leaves too little for the release."""
-    if declaration.discovering + declaration.grouping > MOST_SHARE and declaration.grouping:
+    found = declaration.share(Early.PERSONS, Early.DISCOVERY)
+    if found > MOST_SHARE and declaration.early[Early.PERSONS]:
         document.mistake(
             ("persons",),
-            f"`persons` and the columns found in the data together take {float(declaration.discovering + declaration.grouping):.3g} of the "
+            f"`persons` and the columns found in the data together take {float(found):.3g} of the "
             f"budget; write a smaller `share`, so that it is at most {MOST_SHARE:g}, because the release needs the rest",
         )
-    if declaration.left < 1 - MOST_SHARE and declaration.relating:
+    if declaration.left < 1 - MOST_SHARE and declaration.dependencies:
         document.mistake(
             ("constraints",),
             f"all that is learned before the release takes {float(1 - declaration.left):.3g} of the budget; write a smaller `share` at `depends`, so "

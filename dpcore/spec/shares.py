@@ -1,14 +1,19 @@
-"""The share of the budget for the tree of a column at full resolution, if the spec gives none."""
+"""The shares of the budget for what is measured before the strategy begins. Of these, that for the tree of a column at full resolution is computed."""
 
 import math
 from collections.abc import Sequence
+from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 
 from dpcore.descent.tree import CELL_NOISE
+from dpcore.marginals.measurements import EXPECTED_TOTAL
 from dpcore.marginals.workload import Workload
 from dpcore.privacy.accounting import epsilon_to_gdp
 from dpcore.privacy.protection import Protection
+
+LIMIT_SHARE = LOSSES_SHARE = Fraction(1, 100)
+TOTAL_SHARE = Fraction(1, 50)
 
 LEAST = 0.016  # with less, atoms and tails of Adult are lost in the noise; see docs/decisions/0039
 LEAST_TOGETHER = 0.16  # but many columns share this
@@ -17,6 +22,23 @@ ALL = 0.9
 MOST_ROUNDS = {False: 60, True: 20}  # that a strategy makes by default, without and with pure epsilon
 TYPICAL_CELLS = 400  # of a marginal that a round measures
 FEW_CELLS = 6  # with fewer in each column, pairs of columns say little; see docs/decisions/0074
+
+
+class Early(StrEnum):
+    """What may be measured before the strategy begins, in this order: the steps of the ledger begin so."""
+
+    LIMIT = "rows-per-unit"
+    """The histogram of rows per unit, if the spec has `max_rows_per_unit: auto`."""
+    LOSSES = "rows-lost"
+    """Which columns drop rows, unless all rows may be lost, or the table is that of an earlier run."""
+    TOTAL = EXPECTED_TOTAL
+    """The number of rows, if the spec has `expect_rows`."""
+    PERSONS = "rows-of-persons"
+    """How many rows persons have, if the spec keeps their rows together: twice."""
+    DISCOVERY = "discover"
+    """The values and bins that the spec does not declare: each level of each descent, unless they are as found."""
+    DEPENDENCIES = "depends"
+    """The functions of columns that determine others."""
 
 
 def usual_share(

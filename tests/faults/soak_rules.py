@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from dpcore.errors import DpflowError
 from dpcore.ledger import Ledger, Operation, OperationState, RunState, open_ledger
 from dpcore.marginals.measurements import Measurement
-from dpcore.runs.losses import STEP as LOSSES_STEP
+from dpcore.runs.early import LOSSES_STEP
 from dpcore.steward.verify import verify_ledger
 from dpcore.strategies.strategy import column_step, step_name
 

@@ -18,6 +18,7 @@ from dpcore.runs.rows_per_unit import NoisyUnits
 from dpcore.spec import Declaration
 from dpcore.spec.load import declare
 from dpcore.spec.release import ReleaseSpec
+from dpcore.spec.shares import Early
 from dpcore.tables.ingest.tally import BUCKETS
 from dpcore.universe import Universe
 
@@ -78,7 +79,7 @@ def _noise() -> Noise:
     """Return the noise that a run on this declaration adds to its histogram."""
     declaration = _declaration()
     _, amount = budget_of(EPSILON, delta=0.0, currency=Currency.PURE)
-    bought = int(amount * declaration.limiting)
+    bought = int(amount * declaration.share(Early.LIMIT))
     return marginal_noise(bought, currency=Currency.PURE, protection=declaration.protection.of_one_answer)
 
 

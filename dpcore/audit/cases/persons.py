@@ -24,7 +24,7 @@ CANARY_ROWS = 8
 """More than are kept."""
 
 EDGES = tuple(range(1, LIMIT))
-"""Persons are counted by 1, 2, 3 and more rows, as `dpcore.runs.person_sizes` counts them."""
+"""Persons are counted by 1, 2, 3 and more rows, as `dpcore.runs.early` counts them."""
 
 PERSONS = 60
 """The other persons. Each has two rows that contradict each other in the constant column, one of either value."""

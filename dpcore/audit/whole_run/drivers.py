@@ -15,7 +15,7 @@ from dpcore.curator.ask import ask
 from dpcore.curator.gate import CountQuery
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.sampling import entropy
-from dpcore.runs.steps import PLAIN, in_order, open_run, synthesize
+from dpcore.runs.steps import in_order, open_run, synthesize
 from dpcore.runs.synthesis import Synthesis
 from dpcore.session.session import Session
 from dpcore.spec import load_spec
@@ -79,8 +79,8 @@ def run_on_threads(spec: Path) -> None:
         ):
             yield client
 
-    with open_run(Synthesis(load_spec(spec), run_id="on-threads", resume=False, connect=threads)) as opened:
-        in_order(opened, PLAIN)
+    with open_run(Synthesis(load_spec(spec), run_id="on-threads", resume=False, connect=threads)) as run:
+        in_order(run)
 
 
 def hold_session(spec: Path) -> None:

@@ -32,7 +32,7 @@ from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.release import ChosenLimit
 from dpcore.reporting import lineage
-from dpcore.runs import discovery, synthesis
+from dpcore.runs import discovery, early, synthesis
 from dpcore.runs.prior import PriorTable
 from dpcore.runs.rows_per_unit import NoisyUnits, choice_of
 from dpcore.runs.synthesis import Synthesis
@@ -174,7 +174,7 @@ def limit_not_paid() -> Iterator[None]:
     def largest(declaration: Declaration, units: NoisyUnits, *, currency: Currency, spent: float) -> ChosenLimit:
         return replace(choice_of(declaration, units, currency=currency, spent=spent), rows=AUTO_LIMITS[-1])
 
-    with _replaced(synthesis, "choice_of", largest), _replaced(Protection, "most", property(lambda _: 1)):
+    with _replaced(early, "choice_of", largest), _replaced(Protection, "most", property(lambda _: 1)):
         yield
 
 
@@ -250,13 +250,13 @@ def exact_counts_published() -> AbstractContextManager[None]:
     """Publish the exact counts, with the scale of noise that they do not have."""
     publish = Synthesis.publish
 
-    def exactly(run: Synthesis, rows: Any) -> AnyPath:
+    def exactly(run: Synthesis) -> AnyPath:
         received: Any = run.curator._received  # noqa: SLF001  which is the fault
         for place, measured in enumerate(run.strategy.measurements):
             exact, cell = received[0].marginal(measured.axes).copy(), measured.cell
             values = exact if cell is None else exact.ravel()[cell : cell + 1]
             run.strategy.measurements[place] = replace(measured, values=values)
-        return publish(run, rows)
+        return publish(run)
 
     return _replaced(Synthesis, "publish", exactly)
 

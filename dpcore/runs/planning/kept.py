@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dpcore.reporting.ratings import percent
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
+from dpcore.spec.shares import Early
 
 ASSUMED_SHARE = 0.1
 """The share of the rows that is assumed to count if nobody has said how many units there are."""
@@ -46,7 +47,7 @@ def rows_that_count(declaration: Declaration, *, rows: int, rows_from: str, unit
     counting = (
         f"at most {limit:,} row{'' if limit == 1 else 's'} of each {privacy.unit} count{'s' if limit == 1 else ''}"
     )
-    if declaration.limiting:
+    if declaration.early[Early.LIMIT]:
         why = (
             "the newest release chose"
             if earlier
@@ -58,14 +59,16 @@ def rows_that_count(declaration: Declaration, *, rows: int, rows_from: str, unit
         said = f"about {kept:,} of them count: {counting}, and about {units:,} are given with --units"
         return KeptRows(kept, "units", said + _cost(kept, rows, known=True))
     if earlier:
-        return KeptRows(rows, EARLIER, f"in it, {counting}" if declaration.limiting else None)
+        return KeptRows(rows, EARLIER, f"in it, {counting}" if declaration.early[Early.LIMIT] else None)
     if privacy.expect_rows is not None:
         kept = min(rows, privacy.expect_rows[0])
         said = f"rated for {kept:,}, since the run stops if fewer than `expect_rows` count: {counting}, which may drop most of the rows"
         return KeptRows(kept, "expect_rows", f"{said}; if you know how many units there are, give --rows and --units")
     # A choice of the limit needs a number of units: as many as would be rated for with a limit of 1.
-    kept = max(1, round(kept_of(rows, units=ASSUMED_SHARE * rows, limit=limit if declaration.limiting else 1)))
-    assumed = "ten rows of each are assumed" if declaration.limiting else "one row in ten is assumed to count"
+    kept = max(
+        1, round(kept_of(rows, units=ASSUMED_SHARE * rows, limit=limit if declaration.early[Early.LIMIT] else 1))
+    )
+    assumed = "ten rows of each are assumed" if declaration.early[Early.LIMIT] else "one row in ten is assumed to count"
     said = f"rated for {kept:,}: {counting}, and nobody has said how many units there are, so {assumed}"
     return KeptRows(kept, "assumed", f"{said}; give their number with --units{_cost(kept, rows, known=False)}")
 

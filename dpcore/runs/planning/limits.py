@@ -7,12 +7,12 @@ from statistics import mean, median
 from typing import Protocol
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.privacy.accounting import Currency
 from dpcore.runs.paying import smallest_share
 from dpcore.runs.planning.noise import ABSOLUTE, Terms, terms_of
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
+from dpcore.spec.shares import Early
 from dpcore.strategies import strategy_for
 from dpcore.tables.ingest.tally import EDGES
 
@@ -79,13 +79,13 @@ def planned_limit(
     """
     first = declaration.limited(AUTO_LIMITS[0])
     terms = terms_of(first, strategy_for(first), currency=currency, rows=max(1, round(rows[AUTO_LIMITS[0]])))
-    bought, protection = int(terms.amount * declaration.limiting), declaration.protection.of_one_answer
+    share, protection = declaration.share(Early.LIMIT), declaration.protection.of_one_answer
     found = affordable(declaration, currency=currency, rows=rows)
     return PlannedLimit(
         unit=protection.unit,
         likely=likely,
-        share=float(declaration.limiting),
-        noise=marginal_noise(bought, currency=currency, protection=protection).standard_deviation,
+        share=float(share),
+        noise=terms.early_noise(share, protection),
         costs=tuple(LimitCost(limit, column_error(each, declaration.universe.shape)) for limit, each in found),
     )
 

@@ -41,8 +41,7 @@ class Terms:
     def measured(self, place: int) -> tuple[float, ...]:
         """Return the noise of each measurement of a first marginal, or of the total; of a tree, the noise of a level."""
         if place in self.trees and not self.single:
-            amount = int(self.amount * self.trees[place])
-            return (_noise(amount, self.currency, protection=self.protection, single=False),)
+            return (self.early_noise(self.trees[place], self.protection),)
         return tuple(self.noise_of(share) for share in self.outline.first[place])
 
     def first_noise(self, place: int) -> float:
@@ -61,6 +60,10 @@ class Terms:
     def error(self, cells: int, noise: float) -> float:
         """Return the expected L1 error due to noise alone, as a share of the rows."""
         return cells * noise * ABSOLUTE / self.rows
+
+    def early_noise(self, share: Fraction, protection: Protection) -> float:
+        """Return the noise that a share of the whole budget buys for a marginal before the strategy begins."""
+        return _noise(int(self.amount * share), self.currency, protection=protection, single=False)
 
     def noise_of(self, share: Fraction) -> float:
         """Return the noise that a share of the strategy's budget buys."""

@@ -10,10 +10,8 @@ from typing import Any
 
 from dpcore.errors import DpflowError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.runs.dependencies import function_noise
 from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, smallest_share, total_noise
-from dpcore.runs.person_sizes import size_noise
 from dpcore.runs.planning.changes import Change, helpful_changes
 from dpcore.runs.planning.costs import Costs, costs_of
 from dpcore.runs.planning.grounds import GUESS, Grounds, Payer, approximate_rows, grounds_of
@@ -32,6 +30,7 @@ from dpcore.runs.planning.scope import (
 )
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
+from dpcore.spec.shares import Early
 from dpcore.strategies import Strategy, has_levels, strategy_for
 
 FINEST_THAT_FITS = 2  # adaptive coarsens in steps: it measures about this many times fewer cells than the limit
@@ -280,22 +279,22 @@ def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
     if expected is None:
         return None
     noise = total_noise(declaration, currency=terms.currency, amount=terms.amount)
-    return PlannedTotal(*expected, share=float(declaration.totalling), noise=noise, margin=margin_of(noise))
+    return PlannedTotal(*expected, share=float(declaration.share(Early.TOTAL)), noise=noise, margin=margin_of(noise))
 
 
 def _persons(declaration: Declaration, terms: Terms) -> PlannedPersons | None:
     """Return what the run learns about persons, if the spec keeps their rows together."""
     if declaration.spec.persons is None:
         return None
-    noise = size_noise(declaration, currency=terms.currency, amount=terms.amount)
-    unit, share = declaration.protection.unit, float(declaration.grouping)
-    return PlannedPersons(unit, declaration.constant, share=share, noise=noise)
+    protection, share = declaration.protection.of_one_answer, declaration.share(Early.PERSONS)
+    noise = terms.early_noise(declaration.early[Early.PERSONS][0], protection)
+    return PlannedPersons(protection.unit, declaration.constant, share=float(share), noise=noise)
 
 
 def _functions(declaration: Declaration, terms: Terms) -> Iterator[PlannedFunction]:
     """Yield what the run learns about columns that determine others."""
     for each in declaration.dependencies:
-        noise = function_noise(declaration, each, currency=terms.currency, amount=terms.amount)
+        noise = terms.early_noise(each.share, declaration.protection)
         cells = math.prod(declaration.universe.attributes[column].size for column in each.columns)
         yield PlannedFunction(each.words, cells, share=float(each.share), noise=noise)
 

@@ -31,7 +31,8 @@ def measured(run: Synthesis) -> Run:
     """Let a run do all that comes before its rows are drawn."""
     reserved = run.reserve()
     run.check_rows()
-    run.histogram(run.ingest())
+    run.ingest()
+    run.histogram()
     run.begin()
     run.update(1, run.measure(1, run.select(1)))
     return reserved
@@ -44,7 +45,8 @@ def until_published(workspace: Workspace, *, before: Callable[[Path], object] = 
         reserved = measured(run)
         name = release_id("run", opened_at=reserved.opened_at)
         before(run.declaration.output_folder / name)
-        return run.publish(run.sample())
+        run.sample()
+        return run.publish()
     finally:
         run.close()
 
@@ -193,7 +195,8 @@ def test_what_is_put_there_while_the_run_works_is_refused(paid: Workspace, what:
 def test_what_was_written_goes_on_record_whatever_lies_there_a_moment_later(paid: Workspace) -> None:
     run = Synthesis(load_spec(paid.spec), run_id="run", resume=False)
     measured(run)
-    forge(run.publish(run.sample()))
+    run.sample()
+    forge(run.publish())
     run.settle()
     run.close()
     with pytest.raises(LedgerDamaged, match="is not what run 'run' published"):

@@ -16,10 +16,12 @@ from dpcore.spec import load_spec
 run = Synthesis(load_spec("spec.yaml"), run_id="run", resume=False)
 run.reserve()
 run.check_rows()
-run.histogram(run.ingest())
+run.ingest()
+run.histogram()
 run.begin()
 run.update(1, run.measure(1, run.select(1)))
-run.publish(run.sample())
+run.sample()
+run.publish()
 """
 RESUME = """
 import pyarrow

@@ -26,9 +26,9 @@ from dpcore.release.verification import verify_release
 from dpcore.release.withdrawal import withdraw
 from dpcore.reporting.lineage import Part, bound_claim, bound_to, ledger_parts
 from dpcore.reporting.overview import overview
-from dpcore.runs import prior, publication, synthesis
+from dpcore.runs import draft, prior, synthesis
 from dpcore.runs.paying import claim_of
-from dpcore.runs.steps import PLAIN, check_run, in_order, open_run, opened
+from dpcore.runs.steps import check_run, in_order, open_run
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import load_spec
 from dpcore.steward.releases import withdraw_release
@@ -187,7 +187,7 @@ def test_a_statement_of_the_own_run_alone_is_found(tmp_path: Path, monkeypatch: 
     spec = ready(tmp_path)
     make(spec, "first")
     with monkeypatch.context() as patch:
-        patch.setattr(publication, "ledger_parts", lambda *arguments: ledger_parts(*arguments)[-1:])  # the planted bug
+        patch.setattr(draft, "ledger_parts", lambda *arguments: ledger_parts(*arguments)[-1:])  # the planted bug
         second = make(spec, "second")
     assert bound_to(in_ledger(tmp_path)["second"].claim) is not None
     with chdir(tmp_path), pytest.raises(LedgerDamaged, match="lists other runs, or other reservations of them"):
@@ -207,10 +207,10 @@ def test_a_statement_of_other_runs_or_smaller_reservations_than_the_ledger_has_i
         (own,) = ledger_parts(*arguments)
         return replace(own, release="elsewhere", **{"run": "elsewhere", **change}), own
 
-    stated = publication.stated_parts
-    monkeypatch.setattr(publication, "ledger_parts", invented)
+    stated = draft.stated_parts
+    monkeypatch.setattr(draft, "ledger_parts", invented)
     monkeypatch.setattr(
-        publication,
+        draft,
         "stated_parts",
         lambda *parts, draws, **more: stated(*parts, draws={**draws, "elsewhere": 1}, **more),
     )
@@ -328,9 +328,9 @@ def test_a_published_run_is_resumed_after_retention_has_removed_its_start(
     spec, first, second = keeping_one(tmp_path)
     before, files = in_ledger(tmp_path), {path: path.read_bytes() for path in second.rglob("*") if path.is_file()}
     told.clear()
-    with chdir(tmp_path), open_run(Synthesis(load_spec(spec), run_id="second", resume=True)) as run_id:
-        outcome = in_order(run_id, PLAIN)
-        report = opened(run_id).report()
+    with chdir(tmp_path), open_run(Synthesis(load_spec(spec), run_id="second", resume=True)) as run:
+        outcome = in_order(run)
+        report = run.report()
     manifest = manifest_of(second)
     assert Path(outcome.release).name == second.name
     assert (outcome.rows, outcome.warnings) == (manifest["rows"], tuple(manifest["warnings"]))

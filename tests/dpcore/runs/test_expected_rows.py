@@ -21,7 +21,8 @@ from dpcore.mechanisms import DiscreteLaplace
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Sensitivity
-from dpcore.runs.expected_rows import STEP, NoisyTotal, margin_of, small_total_warning, weak_check_warning
+from dpcore.runs.early import TOTAL_STEP as STEP
+from dpcore.runs.expected_rows import NoisyTotal, margin_of, small_total_warning, weak_check_warning
 from dpcore.runs.planning.plan import plan_run
 from tests.conftest import Workspace
 from tests.contracts.mechanism import recorded_words

@@ -126,14 +126,14 @@ def test_a_run_that_is_resumed_reads_nothing_for_the_levels_it_has_and_publishes
     run = Synthesis(load_spec(path), run_id="r1", resume=False)
     run.reserve()
     run.discover()
-    before = run._stages.plan.declaration.universe
+    before = run.stage.declaration.universe
     given = dict(run.strategy._given.counts)
     run.close()
     monkeypatch.setattr(Reading, "count", lambda *_: pytest.fail("a level was read again"))
     again = Synthesis(load_spec(path), run_id="r1", resume=True)
     again.reserve()
     again.discover()
-    assert again._stages.plan.declaration.universe == before
+    assert again.stage.declaration.universe == before
     for axis, counts in again.strategy._given.counts.items():
         assert counts is not None
         assert counts.to_bytes() == given[axis].to_bytes()

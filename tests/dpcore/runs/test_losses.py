@@ -18,7 +18,8 @@ from dpcore.ledger import open_ledger
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Axes
 from dpcore.privacy.accounting import budget_of
-from dpcore.runs.losses import STEP, Losses
+from dpcore.runs.early import LOSSES_STEP as STEP
+from dpcore.runs.losses import Losses
 from dpcore.tables.ingest.fates import fate_universe
 from dpcore.universe import Categorical, Date, Every, Outside, Universe
 from tests.conftest import Workspace

@@ -14,7 +14,7 @@ from dpcore.errors import UsageError
 from dpcore.ledger import Operation, open_ledger
 from dpcore.mechanisms import from_description
 from dpcore.mechanisms.sampling import entropy
-from dpcore.runs.person_sizes import STEPS
+from dpcore.runs.early import SIZES_STEPS as STEPS
 from dpcore.runs.planning.plan import plan_run
 from dpcore.runs.reading import Reading
 from tests.conftest import Workspace

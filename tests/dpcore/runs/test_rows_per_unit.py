@@ -18,11 +18,12 @@ from dpcore.mechanisms import from_description
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency
 from dpcore.release import ChosenLimit
-from dpcore.runs.losses import STEP as LOSSES_STEP
+from dpcore.runs.early import LIMIT_STEP as STEP
+from dpcore.runs.early import LOSSES_STEP
 from dpcore.runs.planning.limits import LimitError, affordable, chosen_limit, expected_errors
 from dpcore.runs.planning.plan import plan_run
 from dpcore.runs.reading import Reading
-from dpcore.runs.rows_per_unit import STEP, NoisyUnits, choice_of
+from dpcore.runs.rows_per_unit import NoisyUnits, choice_of
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
@@ -152,7 +153,7 @@ def test_a_run_that_dies_after_its_choice_goes_on_with_the_same_limit(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Synthesis, "ingest", dies)
+        patch.setattr(Synthesis, "check_rows", dies)
         with pytest.raises(KeyboardInterrupt):
             synthesize(persons.spec, run_id="r")
     (bought,) = transcript("r")

@@ -275,14 +275,16 @@ def test_a_worker_whose_run_was_ended_draws_and_publishes_nothing(workspace: Wor
     run = Synthesis(load_spec(workspace.spec), run_id="ended", resume=False)
     try:
         run.reserve()
-        run.histogram(run.ingest())
+        run.ingest()
+        run.histogram()
         run.begin()
-        rows = run.sample() if ended == "before publishing" else None
+        if ended == "before publishing":
+            run.sample()
         in_a_while = lambda: datetime.now(UTC) + timedelta(minutes=1, seconds=LEASE_SECONDS)  # noqa: E731  a clock
         with open_ledger(clock=in_a_while) as steward:
             steward.settle("ended", release=None, lease=None)
         with pytest.raises(UsageError, match="run 'ended' is settled and takes no more operations"):
-            run.select(1) if rows is None else run.publish(rows)
+            run.publish() if ended == "before publishing" else run.select(1)
     finally:
         run.close()
     assert [path.name for path in run.declaration.output_folder.iterdir()] == ["ledger.json"]

@@ -233,7 +233,7 @@ def test_a_run_that_led_to_no_release_has_covered_nothing(site: Site) -> None:
     run.reserve()
     with pytest.raises(UsageError, match=r"run 'given-up' of the series is not finished: .* --resume given-up"):
         site.run("2024-02-01")
-    run.ledger.settle("given-up", release=None, lease=run._lease)
+    run.ledger.settle("given-up", release=None, lease=run.stage.lease)
     run.close()
     assert site.run("2024-02-01").blocks == ("2024-01",)
 
@@ -244,7 +244,7 @@ def test_a_run_that_was_refunded_gets_its_blocks_again_unless_another_has_covere
     for name in ("first", "second"):
         run = Synthesis(load_spec(site.spec), run_id=name, resume=False, as_of=date(2024, 2, 1))
         run.reserve()
-        run.ledger.refund(name, lease=run._lease)
+        run.ledger.refund(name, lease=run.stage.lease)
         run.close()
     assert site.run("2024-05-01", run_id="second").blocks == ("2024-01",)
     with pytest.raises(UsageError, match=r"block '2024-01' is covered already by run 'second' of series visits"):
@@ -255,7 +255,8 @@ def die_in_the_middle(spec: Path, run_id: str, as_of: date) -> None:
     run = Synthesis(load_spec(spec), run_id=run_id, resume=False, as_of=as_of)
     run.reserve()
     run.check_rows()
-    run.histogram(run.ingest())
+    run.ingest()
+    run.histogram()
     run.begin()
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -507,9 +508,11 @@ def test_the_balance_before_and_after_is_of_the_blocks_that_the_run_has_read(sit
     site.write(("start: 2024-01-01}", "start: 2024-01-01, window: last 1}"))
     run = Synthesis(load_spec(site.spec), run_id="r2", resume=False, as_of=date(2024, 3, 1))
     run.reserve()
-    run.histogram(run.ingest())
+    run.ingest()
+    run.histogram()
     run.begin()
-    run.publish(run.sample())
+    run.sample()
+    run.publish()
     outcome, report = run.settle(), run.report()
     run.close()
     assert (report.before.spent, report.before.reserved) == (0, 0)

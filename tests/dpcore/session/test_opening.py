@@ -138,7 +138,7 @@ def fail_before_rows(_: Workspace, patch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise UsageError("something is wrong; mend it")
 
-    patch.setattr(synthesis.Synthesis, "ingest", fails)
+    patch.setattr(synthesis.Synthesis, "check_rows", fails)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from dpcore.errors import SpecError, UsageError
 from dpcore.spec import Declaration, load_spec
 from dpcore.spec.described import restore_universe
+from dpcore.spec.shares import Early
 from dpcore.universe.description import describe
 
 HEAD = """\
@@ -168,7 +169,7 @@ def test_dependencies_are_read_and_restored_with_their_functions(tmp_path: Path)
         ("age",),
         "sex",
     )
-    assert made.relating == Fraction(7, 100)
+    assert made.share(Early.DEPENDENCIES) == Fraction(7, 100)
     columns = made.universe.attributes
     learned = [replace(first, codes=(0, 0, 1, 2)), replace(second, codes=(1, -1, *[0] * 18))]
     written = made.spec.model_dump(mode="json")

@@ -7,6 +7,7 @@ import pytest
 
 from dpcore.errors import SpecError
 from dpcore.spec import Changes, changed, load_spec
+from dpcore.spec.shares import Early
 from dpcore.universe import Categorical, Outside
 
 OLD = """\
@@ -65,7 +66,7 @@ def test_what_is_to_be_found_has_as_many_cells_as_it_may(tmp_path: Path) -> None
     declaration = load_spec(write(tmp_path, NEW))
     assert declaration.universe.shape == (21, 11, 6, 3)  # of six ages there are no eight bins
     assert list(declaration.descents()) == ["dx", "cost", "age"]
-    assert declaration.discovering == Fraction(1, 5)
+    assert declaration.share(Early.DISCOVERY) == Fraction(1, 5)
     assert declaration.universe.attributes["sex"].missing
     assert declaration.universe.attributes["cost"].nulls == ("?", "NA")
 
@@ -74,7 +75,7 @@ def test_what_was_found_takes_its_place_and_the_hash_stays(tmp_path: Path) -> No
     declaration = load_spec(write(tmp_path, NEW))
     found = declaration.discovered({"dx": Categorical(("250",), outside=Outside.OTHER)})
     assert found.universe.shape == (2, 11, 6, 3)
-    assert (found.digest, found.strategy, found.discovering) == (
+    assert (found.digest, found.strategy, found.share(Early.DISCOVERY)) == (
         declaration.digest,
         declaration.strategy,
         Fraction(1, 5),

@@ -7,6 +7,7 @@ import pytest
 
 from dpcore.errors import SpecError
 from dpcore.spec import Declaration, load_spec
+from dpcore.spec.shares import Early
 from dpcore.universe import Date, Integer
 from dpcore.universe.fine_days import FineDate, FineDatetime
 from dpcore.universe.fine_numbers import FineInteger, FineNumber
@@ -67,7 +68,7 @@ def test_without_bins_a_column_has_full_resolution(load, column: str, kind: type
 def test_declared_bins_and_few_values_are_cells_and_cost_nothing_to_find(load, column: str) -> None:
     declaration = load(f"x: {column}")
     assert not isinstance(declaration.universe.attributes["x"], Fine)
-    assert declaration.discovering == 0
+    assert declaration.share(Early.DISCOVERY) == 0
 
 
 def test_a_width_changes_the_meaning_of_a_spec_and_few_values_do_not(load) -> None:
@@ -116,13 +117,13 @@ def test_a_mistake_has_its_place_and_its_remedy(load, column: str, position: str
 def test_shares_follow_from_the_columns_unless_the_spec_gives_them(load) -> None:
     fine = "{type: integer, min: 0, max: 9999}"
     alone = load(f"x: {fine}", ways=1, **{"  sex: {type: categorical, values: [F, M]}\n": ""})
-    assert alone.discovering == Fraction(9, 10)
+    assert alone.share(Early.DISCOVERY) == Fraction(9, 10)
     one, five = load(f"x: {fine}"), load(*(f"x{number}: {fine}" for number in range(5)))
-    assert 0.1 < one.discovering < 0.5
-    assert five.discovering <= Fraction(1, 2)
+    assert 0.1 < one.share(Early.DISCOVERY) < 0.5
+    assert five.share(Early.DISCOVERY) <= Fraction(1, 2)
     assert len({descent.share for descent in five.descents().values()}) == 1
     given = load("x: {type: integer, min: 0, max: 9999, share: 0.07}")
-    assert given.discovering == Fraction(7, 100)
+    assert given.share(Early.DISCOVERY) == Fraction(7, 100)
     with pytest.raises(SpecError, match=r"add up to 1\.2; reduce them"):
         load(*(f"x{number}: {{type: integer, min: 0, max: 9999, share: 0.6}}" for number in range(2)))
 
@@ -131,7 +132,7 @@ def test_shares_follow_from_the_columns_unless_the_spec_gives_them(load) -> None
 def test_few_days_are_cells(load, last: str, is_fine: bool) -> None:
     declared = load(f"x: {{type: date, min: 2025-01-01, max: {last}}}")
     assert isinstance(declared.universe.attributes["x"], FineDate) == is_fine
-    assert bool(declared.discovering) == is_fine
+    assert bool(declared.share(Early.DISCOVERY)) == is_fine
     if not is_fine:
         with pytest.raises(SpecError, match="has a `share`"):
             load(f"x: {{type: date, min: 2025-01-01, max: {last}, share: 0.1}}")
@@ -142,9 +143,9 @@ def test_trees_get_a_larger_share_if_few_rows_are_expected(load) -> None:
 
     def share(expected: str, *, epsilon: float = 1.0, delta: str = "1e-9") -> Fraction:
         privacy = f"epsilon: {epsilon}, delta: {delta}, expect_rows: {expected}"
-        return load(*columns, **{"epsilon: 1.0, delta: 1e-9": privacy}).discovering
+        return load(*columns, **{"epsilon: 1.0, delta: 1e-9": privacy}).share(Early.DISCOVERY)
 
-    usual = load(*columns).discovering
+    usual = load(*columns).share(Early.DISCOVERY)
     assert share("[500000, 2000000]") == usual
     assert usual < share("[3000, 12000]") < share("[2000, 8000]") == Fraction(1, 2)
     assert share("[30000, 120000]", epsilon=0.1) > usual  # a tenth of the budget is like a tenth of the rows

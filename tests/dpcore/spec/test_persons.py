@@ -7,6 +7,7 @@ import pytest
 
 from dpcore.errors import SpecError
 from dpcore.spec import load_spec
+from dpcore.spec.shares import Early
 
 SPEC = """\
 dataset: visits
@@ -31,16 +32,16 @@ def written(folder: Path, *changes: tuple[str, str]) -> Path:
 
 def test_persons_take_a_tenth_of_the_budget_unless_the_spec_says_otherwise(tmp_path: Path) -> None:
     declaration = load_spec(written(tmp_path))
-    assert (declaration.grouping, declaration.checking, declaration.constant) == (
+    assert (declaration.share(Early.PERSONS), declaration.taken_before(Early.DISCOVERY), declaration.constant) == (
         Fraction(1, 10),
         Fraction(11, 100),
         ("sex",),
     )
     smaller = load_spec(written(tmp_path, ("[sex]", "[sex], share: 0.02")))
-    assert smaller.grouping == Fraction(1, 50)
+    assert smaller.share(Early.PERSONS) == Fraction(1, 50)
     assert smaller.digest != declaration.digest
     none = load_spec(written(tmp_path, ("persons: {rows_of: person, constant: [sex]}\n", "")))
-    assert (none.grouping, none.constant) == (0, ())
+    assert (none.share(Early.PERSONS), none.constant) == (0, ())
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,8 @@ def measured_in_a_run(spec: Path, *, as_of: date | None = None) -> Strategy:
             run.check_rows()
         if run.discovers:
             run.discover()
-        run.histogram(run.ingest())
+        run.ingest()
+        run.histogram()
         run.begin()
         for number in range(1, run.strategy.rounds + 1):
             run.update(number, run.measure(number, run.select(number)))
@@ -351,7 +352,8 @@ def test_a_run_that_had_to_guess_its_rows_warns_before_the_rounds_if_they_are_to
     run = Synthesis(load_spec(workspace.spec), run_id="r", resume=False)
     with caplog.at_level("WARNING", logger="dpcore.progress"):
         run.reserve()
-        run.histogram(run.ingest())
+        run.ingest()
+        run.histogram()
         run.begin()
     spent, reserved = run.ledger.run("r").spent, run.ledger.run("r").reserved
     run.close()
