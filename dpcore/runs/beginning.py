@@ -2,17 +2,23 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from dpcore.answers.release import Release
 from dpcore.descent import Finding
 from dpcore.errors import TableChanged, UsageError
 from dpcore.ledger import Account, Ledger
+from dpcore.models.start import PublicRows
 from dpcore.release import ChosenLimit
 from dpcore.release.integrity import one_line
-from dpcore.runs.earlier_release import NO_RELEASE, EarlierRelease, UnneededStart, find_prior
+from dpcore.runs.earlier_release import NO_RELEASE, find_prior
 from dpcore.runs.paying import claim_of
-from dpcore.runs.prior import PriorTable
-from dpcore.runs.same_table import SameTable
+from dpcore.runs.prior import compared
+from dpcore.runs.same_table import chosen_limit_of, evidence_of, findings_of, taken_over
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy
 from dpcore.universe import Universe
@@ -25,6 +31,8 @@ class Beginning:
 
     Attributes:
         declaration: The spec's declaration, with the cells of the earlier release if the table is declared unchanged.
+        findings: What an earlier run has found in the same table; empty if this run finds it itself.
+        chosen_limit: How an earlier run has chosen the limit on rows per unit; None if this run chooses it itself, or the spec declares it.
 
     Raises:
         UsageError: If the prior cannot be read, does not fit the spec, or is not what the run was started with.
@@ -33,15 +41,19 @@ class Beginning:
     def __init__(self, declaration: Declaration, *, ledger: Ledger, account: Account, run_id: str) -> None:
         self._ledger, self._account, self._run_id = ledger, account, run_id
         self._prior = find_prior(declaration, ledger=ledger, account=account, run_id=run_id)
-        self._same: SameTable | None = None
+        self._same: Release | None = None
+        self._batches: Sequence[pa.RecordBatch] | None = None
+        self.findings: tuple[Finding, ...] = ()
+        self.chosen_limit: ChosenLimit | None = None
         named = declaration.spec.prior
-        if named is not None and named.unchanged and isinstance(self._prior, EarlierRelease):
-            self._same = SameTable.of(self._prior.opened(), declaration)
-            declaration = self._same.taken_over(declaration)
-        elif named is not None and named.unchanged and self._prior is None:
-            self._refuse_lost_releases(declaration)
+        if named is not None and named.unchanged:
+            if self._prior is None:
+                self._refuse_lost_releases(declaration)
+            elif self._prior.release is not None:
+                self._same = self._prior.release()
+                declaration = taken_over(declaration, self._same)
+                self.findings, self.chosen_limit = findings_of(self._same), chosen_limit_of(self._same)
         self.declaration = declaration
-        self._rows: PriorTable | None = None
 
     def _refuse_lost_releases(self, declaration: Declaration) -> None:
         """Raise if the account has made releases, but all were withdrawn. The first run of an account has nothing to go on from."""
@@ -55,7 +67,7 @@ class Beginning:
     @property
     def is_over(self) -> bool:
         """Whether the run is settled and needs no start any more, which may be gone."""
-        return isinstance(self._prior, UnneededStart)
+        return self._prior is not None and self._prior.read is None
 
     def read(self) -> None:
         """Read the rows of the prior, if there are any to read. Whatever is wrong with them shows before anything is spent."""
@@ -65,8 +77,8 @@ class Beginning:
             progress.info("the weights start from equal ones: the dataset has no release yet")
         elif self._same is not None:
             progress.info("the measurements of %s count, unless new noisy counts contradict them", self._prior.words)
-        elif not self.is_over:
-            self._rows = self._prior.read(self.declaration)
+        elif self._prior.read is not None:
+            self._batches = self._prior.read(compared(self.declaration))
             progress.info("the weights start from %s if noisy counts are near it", self._prior.words)
 
     def _hint_at_earlier(self) -> None:
@@ -85,26 +97,26 @@ class Beginning:
 
     def bound(self, claim: str) -> str:
         """Return the claim of the run, bound to what it begins with."""
-        return claim if self._prior is None else self._prior.bound(claim)
+        return claim if self._prior is None else claim + self._prior.binding
 
     @property
     def earlier_parts(self) -> Sequence[Mapping[str, Any]]:
         """The runs that an earlier release is made from, as its manifest states them; none without one."""
-        return self._prior.made_from if isinstance(self._prior, EarlierRelease) else ()
+        return () if self._prior is None else self._prior.made_from
 
     def require_still_there(self) -> None:
         """Raise if an earlier release was removed since it was found. From the reservation on, retention keeps it for this run."""
-        if isinstance(self._prior, EarlierRelease):
+        if self._prior is not None and self._prior.release is not None:
             find_prior(self.declaration, ledger=self._ledger, account=self._account, run_id=self._run_id)
 
     def give_to(self, strategy: Strategy, universe: Universe) -> None:
         """Give a strategy what it begins with."""
         if self._same is not None:
-            strategy.earlier = self._same.earlier
+            strategy.earlier = evidence_of(self._same)
         elif self._prior is not None:
-            if self._rows is None:
+            if self._batches is None:
                 raise UsageError(f"run {self._run_id} is settled and not replayed; settle it after reserving")
-            strategy.prior = self._rows.coded(universe)
+            strategy.prior = coded_rows(self._batches, universe, columns=compared(self.declaration))
 
     def contradicted(self) -> TableChanged:
         """Return the error of a run whose noisy counts contradict the declaration of its spec."""
@@ -114,33 +126,35 @@ class Beginning:
             "ended, and what it has not spent was refunded: remove `unchanged`, and run again"
         )
 
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What an earlier run has found in the same table; empty if this run finds it itself."""
-        return () if self._same is None else self._same.findings
-
-    @property
-    def chosen_limit(self) -> ChosenLimit | None:
-        """How an earlier run has chosen the limit on rows per unit; None if this run chooses it itself, or the spec declares it."""
-        return None if self._same is None else self._same.chosen_limit
-
     def described(self, strategy: Strategy) -> dict[str, Any] | None:
         """Return what the manifest says about the prior, and whether a strategy has used it; None if the spec has none."""
-        named = self.declaration.spec.prior
-        if self._same is not None and self._prior is not None:
-            known = self._same.earlier.transcript
-            count = len(known.first) + len(known.later)
-            return {**self._prior.described(), "unchanged": True, "used": True, "measurements": count}
-        if self._rows is None and named is not None and named.release is not None:
-            return dict(NO_RELEASE)
-        if self._rows is None or strategy.prior is None or strategy.gate is None:
+        if self._prior is None:
+            return None if self.declaration.spec.prior is None else dict(NO_RELEASE)
+        if self._same is not None:
+            transcript = self._same.transcript
+            count = len(transcript.first) + len(transcript.later)
+            return {**self._prior.stated, "unchanged": True, "used": True, "measurements": count}
+        if strategy.prior is None or strategy.gate is None:
             return None
-        return self._rows.described(strategy.prior, strategy.gate)
+        numbers = asdict(strategy.gate)
+        return {**self._prior.stated, "rows": strategy.prior.rows, "used": numbers.pop("taken"), **numbers}
 
     def warnings(self, strategy: Strategy) -> Iterator[str]:
         """Warn of intervals whose replicates all start from the same rows, and so do not show their errors (docs/decisions/0064)."""
-        if isinstance(self._prior, EarlierRelease) and strategy.gate is not None and strategy.gate.taken:
+        gate, prior = strategy.gate, self._prior
+        if prior is not None and prior.release is not None and gate is not None and gate.taken:
             yield (
-                f"the weights have started from {self._prior.words}, and intervals do not count the errors of that start, so they may be "
+                f"the weights have started from {prior.words}, and intervals do not count the errors of that start, so they may be "
                 "too narrow where this run has measured little"
             )
+
+
+def coded_rows(batches: Sequence[pa.RecordBatch], universe: Universe, *, columns: Sequence[str]) -> PublicRows:
+    """Code public rows by a universe, as the private rows are coded. Rows that a column drops are left out."""
+    compared_universe = Universe({name: universe.attributes[name] for name in columns})
+    coded = [compared_universe.encode_rows(batch)[0] for batch in batches]
+    codes = {
+        universe.names.index(name): np.concatenate([np.zeros(0, dtype=np.int64), *(each[place] for each in coded)])
+        for place, name in enumerate(columns)
+    }
+    return PublicRows(codes, rows=len(next(iter(codes.values()))))

@@ -1,4 +1,4 @@
-"""Read the prior of a run: public rows, from which the weights of its model may start. Here they are those of a public table.
+"""The prior of a run: public rows, from which the weights of its model may start. Here they are those of a public table.
 
 The run is bound to the prior. Its claim ends with the prior's identity, so that it can only be resumed with the very same rows.
 """
@@ -6,155 +6,93 @@ The run is bound to the prior. Its claim ends with the prior's identity, so that
 import hashlib
 import json
 import re
-from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpcore.answers.release import Release
 from dpcore.errors import SourceError, UsageError
 from dpcore.ledger import Run
-from dpcore.models.start import Gate, PublicRows
 from dpcore.spec import Declaration
 from dpcore.spec.source import SourceSpec
 from dpcore.tables.sources.attempt import attempt
 from dpcore.tables.sources.source import Source, check_types, read_piece
-from dpcore.universe import Universe
 
 _BOUND = re.compile(r"(\S+) with prior ([0-9a-f]{64})")
 
 
-class Prior(ABC):
-    """What a spec names as its prior, found and not yet read."""
-
-    @abstractmethod
-    def bound(self, claim: str) -> str:
-        """Return the claim of a run, bound to this prior."""
-
-    @abstractmethod
-    def read(self, declaration: Declaration) -> "PriorTable":
-        """Read the columns that can be compared with the spec's.
-
-        Raises:
-            UsageError: If they cannot be read, or have changed meanwhile. Nothing was spent.
-        """
-
-    @property
-    @abstractmethod
-    def words(self) -> str:
-        """What it is, as text."""
-
-    @abstractmethod
-    def described(self) -> dict[str, Any]:
-        """Return what the manifest says about where the rows are from."""
-
-
 @dataclass(frozen=True, eq=False)
-class PublicTable(Prior):
-    """A public table that a spec names as its prior, not yet read.
+class Prior:
+    """What a spec names as its prior, found and not yet read: rows and, of an earlier release, measurements.
 
     Attributes:
-        name: The name of its file.
-        sha256: The hash of its bytes.
+        words: What it is, as text.
+        stated: What the manifest says about where it is from.
+        binding: How the claim of a run ends that is bound to it.
+        read: Reads these columns of its rows. It raises if they cannot be read or have changed meanwhile. None for a settled run that needs
+            them no longer: its own release is in its place, or it has none. They may be gone.
+        release: Opens the earlier release with its measurements; None if it is none, or gone.
+        made_from: The runs that the earlier release is made from, as its manifest states them.
     """
 
-    name: str
-    sha256: str
-    _path: Path
-    _source: Source
+    words: str
+    stated: Mapping[str, Any]
+    binding: str
+    read: Callable[[Sequence[str]], Sequence[pa.RecordBatch]] | None
+    release: Callable[[], Release] | None = None
+    made_from: Sequence[Mapping[str, Any]] = ()
 
-    @classmethod
-    def of(cls, path: str, declaration: Declaration, *, before: Run | None) -> "PublicTable":
-        """Find the table of a spec, and check that it has the spec's columns. Read no row.
 
-        Args:
-            path: Its path, relative to the spec.
-            declaration: The declaration of the run.
-            before: The run as an earlier attempt has reserved it; None for a new run.
+def public_table(path: str, declaration: Declaration, *, before: Run | None) -> Prior:
+    """Find a public table, and check that it has the spec's columns. Read no row.
 
-        Raises:
-            UsageError: If it cannot be read, has another schema, or is not what the run was started with. Nothing was spent.
-        """
+    Args:
+        path: Its path, relative to the spec.
+        declaration: The declaration of the run.
+        before: The run as an earlier attempt has reserved it; None for a new run.
+
+    Raises:
+        UsageError: If it cannot be read, has another schema, or is not what the run was started with. Nothing was spent.
+    """
+    try:
+        source = Source.locate(SourceSpec(path=path), base=declaration.path.parent)
+        check_columns(source, declaration)
+    except SourceError as error:
+        raise unusable(str(error).removeprefix("source.path ")) from None
+    if len(source.local_files) != 1:
+        raise unusable("it is not one file on this machine")
+    (file,) = source.local_files
+    if _paid_by(file) == declaration.spec.dataset:
+        raise unusable(
+            f"{file.name} holds rows of an earlier release, which the promise has to count; write `prior: latest`"
+        )
+    sha256 = _sha256(file)
+    bound = None if before is None else _BOUND.fullmatch(before.claim)
+    if before is not None and bound and bound[2] != sha256:
+        raise UsageError(
+            f"the prior {file.name} has changed since run {before.id} was started; restore the file whose SHA-256 is {bound[2]} to resume "
+            "it, or start a new run"
+        )
+
+    def read(columns: Sequence[str]) -> Sequence[pa.RecordBatch]:
         try:
-            source = Source.locate(SourceSpec(path=path), base=declaration.path.parent)
-            check_columns(source, declaration)
-        except SourceError as error:
-            raise unusable(str(error).removeprefix("source.path ")) from None
-        if len(source.local_files) != 1:
-            raise unusable("it is not one file on this machine")
-        (file,) = source.local_files
-        if _paid_by(file) == declaration.spec.dataset:
-            raise unusable(
-                f"{file.name} holds rows of an earlier release, which the promise has to count; write `prior: latest`"
-            )
-        found = cls(file.name, _sha256(file), file, source)
-        if before is not None:
-            found._require_same(before)
-        return found
-
-    def bound(self, claim: str) -> str:
-        """Return the claim of a run, bound to this prior."""
-        return f"{claim} with prior {self.sha256}"
-
-    def _require_same(self, run: Run) -> None:
-        """Raise if a run was started with another version of this prior."""
-        before = _BOUND.fullmatch(run.claim)
-        if before and before[2] != self.sha256:
-            raise UsageError(
-                f"the prior {self.name} has changed since run {run.id} was started; restore the file whose SHA-256 is {before[2]} to resume "
-                "it, or start a new run"
-            )
-
-    def read(self, declaration: Declaration) -> "PriorTable":
-        """Read the columns of the table that can be compared with the spec's.
-
-        Raises:
-            UsageError: If it cannot be read, or has changed meanwhile.
-        """
-        columns = compared(declaration)
-        try:
-            batches = [batch for piece in self._source.pieces(ids=None) for batch in read_piece(piece, columns=columns)]
+            batches = [batch for piece in source.pieces(ids=None) for batch in read_piece(piece, columns=columns)]
         except SourceError as error:
             raise unusable(str(error)) from None
-        if _sha256(self._path) != self.sha256:
-            raise UsageError(f"the prior {self.name} was changed while it was read; start the run again")
-        return PriorTable(self, tuple(batches), columns)
+        if _sha256(file) != sha256:
+            raise UsageError(f"the prior {file.name} was changed while it was read; start the run again")
+        return batches
 
-    @property
-    def words(self) -> str:
-        """What it is, as text."""
-        return f"the public table {self.name}"
-
-    def described(self) -> dict[str, Any]:
-        """Return what the manifest says about where the rows are from."""
-        return {"kind": "public table", "name": self.name, "sha256": self.sha256}
-
-
-@dataclass(frozen=True, eq=False)
-class PriorTable:
-    """The rows of a prior, in memory."""
-
-    prior: Prior
-    batches: tuple[pa.RecordBatch, ...]
-    columns: tuple[str, ...]
-
-    def coded(self, universe: Universe) -> PublicRows:
-        """Code the rows by a universe, as the private rows are coded. Rows that a column drops are left out."""
-        known = Universe({name: universe.attributes[name] for name in self.columns})
-        coded = [known.encode_rows(batch)[0] for batch in self.batches]
-        codes = {
-            universe.names.index(name): np.concatenate([np.zeros(0, dtype=np.int64), *(each[place] for each in coded)])
-            for place, name in enumerate(self.columns)
-        }
-        return PublicRows(codes, rows=len(next(iter(codes.values()))))
-
-    def described(self, rows: PublicRows, gate: Gate) -> dict[str, Any]:
-        """Return what the manifest says about the prior."""
-        numbers = asdict(gate)
-        return {**self.prior.described(), "rows": rows.rows, "used": numbers.pop("taken"), **numbers}
+    return Prior(
+        words=f"the public table {file.name}",
+        stated={"kind": "public table", "name": file.name, "sha256": sha256},
+        binding=f" with prior {sha256}",
+        read=read,
+    )
 
 
 def compared(declaration: Declaration) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 The new release publishes these measurements again. So its promise counts all runs that they are from (docs/decisions/0072).
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from dpcore.answers.release import Release
@@ -16,58 +15,37 @@ from dpcore.spec import Declaration
 from dpcore.strategies.earlier import Earlier
 
 
-@dataclass(frozen=True, eq=False)
-class SameTable:
-    """An earlier release of the same table."""
+def taken_over(declaration: Declaration, release: Release) -> Declaration:
+    """Return the declaration with the cells and the limit on rows per unit that an earlier run has found in the same table.
 
-    release: Release
+    Raises:
+        UsageError: If its release has other columns, another unit or another strategy than the spec. Nothing was spent.
+    """
+    manifest, name = release.manifest, one_line(release.folder.name)
+    way_out = "remove `unchanged`, and its measurements do not count"
+    if not manifest["privacy"]["made_from"][-1]["draws"]:
+        raise UsageError(
+            f"release {name} publishes the answers of a session, so its measurements cannot be taken over; {way_out}"
+        )
+    if manifest["strategy"] != declaration.strategy.name:
+        raise UsageError(
+            f"release {name} was made by strategy {manifest['strategy']}, and the spec has {declaration.strategy.name}; use the same one, or "
+            f"{way_out}"
+        )
+    if changed := differences(declaration, release):
+        raise UsageError(
+            f"release {name} was made with another `{changed[0]}` than the spec has, so its measurements cannot be taken over; {way_out}"
+        )
+    found = {name: release.universe.attributes[name] for name in declaration.descents()}
+    return declaration.taken_over(found, rows_per_unit=int(manifest["privacy"]["max_rows_per_unit"]))
 
-    @classmethod
-    def of(cls, release: Release, declaration: Declaration) -> "SameTable":
-        """Check that a release has the columns, the unit and the strategy of a spec.
 
-        Raises:
-            UsageError: If it has not. Nothing was spent.
-        """
-        told, name = release.manifest, one_line(release.folder.name)
-        way_out = "remove `unchanged`, and its measurements do not count"
-        if not told["privacy"]["made_from"][-1]["draws"]:
-            raise UsageError(
-                f"release {name} publishes the answers of a session, so its measurements cannot be taken over; {way_out}"
-            )
-        if told["strategy"] != declaration.strategy.name:
-            raise UsageError(
-                f"release {name} was made by strategy {told['strategy']}, and the spec has {declaration.strategy.name}; use the same one, or "
-                f"{way_out}"
-            )
-        if other := differences(declaration, release):
-            raise UsageError(
-                f"release {name} was made with another `{other[0]}` than the spec has, so its measurements cannot be taken over; {way_out}"
-            )
-        return cls(release)
-
-    def taken_over(self, declaration: Declaration) -> Declaration:
-        """Return the declaration with the cells and the limit on rows per unit that the earlier run has found."""
-        found = {name: self.release.universe.attributes[name] for name in declaration.descents()}
-        return declaration.taken_over(found, rows_per_unit=int(self.release.manifest["privacy"]["max_rows_per_unit"]))
-
-    @property
-    def earlier(self) -> Earlier:
-        """The measurements, as evidence for a strategy."""
-        privacy = self.release.manifest["privacy"]
-        chosen = 0 if privacy["unit"] == "row" else int(privacy["max_rows_per_unit"])
-        weighted = privacy.get("weight") is not None
-        return Earlier.of(self.release.resolutions, self.release.transcript, rows_per_unit=chosen, weighted=weighted)
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What the earlier run has found. The cells of the new release are the same."""
-        return findings_of(self.release)
-
-    @property
-    def chosen_limit(self) -> ChosenLimit | None:
-        """How the limit on rows per unit was chosen; None if the spec has declared it."""
-        return chosen_limit_of(self.release)
+def evidence_of(release: Release) -> Earlier:
+    """Return the measurements of a release, as evidence for a strategy."""
+    privacy = release.manifest["privacy"]
+    chosen = 0 if privacy["unit"] == "row" else int(privacy["max_rows_per_unit"])
+    weighted = privacy.get("weight") is not None
+    return Earlier.of(release.resolutions, release.transcript, rows_per_unit=chosen, weighted=weighted)
 
 
 def findings_of(release: Release) -> tuple[Finding, ...]:

@@ -32,8 +32,7 @@ from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.release import ChosenLimit
 from dpcore.reporting import lineage
-from dpcore.runs import discovery, early, synthesis
-from dpcore.runs.prior import PriorTable
+from dpcore.runs import beginning, discovery, early, synthesis
 from dpcore.runs.rows_per_unit import NoisyUnits, choice_of
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Declaration
@@ -428,12 +427,13 @@ def prior_from_the_real_table() -> Iterator[None]:
         received.append(histogram)
         receive(curator, histogram, lease=lease)
 
-    def private(_: PriorTable, universe: Universe) -> PublicRows:
+    def private(_batches: Any, universe: Universe, *, columns: Sequence[str]) -> PublicRows:
+        del columns
         counts = received[-1].marginal(tuple(range(len(universe.shape))))
         codes = np.unravel_index(np.repeat(np.arange(counts.size), counts.ravel()), counts.shape)
         return PublicRows(dict(enumerate(codes)), rows=int(counts.sum()))
 
-    with _replaced(Curator, "receive", keep), _replaced(PriorTable, "coded", private):
+    with _replaced(Curator, "receive", keep), _replaced(beginning, "coded_rows", private):
         yield
 
 

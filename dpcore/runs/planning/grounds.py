@@ -15,14 +15,14 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, read_regular
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
-from dpcore.runs.earlier_release import EarlierRelease, earlier_release
+from dpcore.runs.earlier_release import earlier_release
 from dpcore.runs.expected_rows import FAINT_WORDS
 from dpcore.runs.paying import check_remaining, ledger_of, no_account, paying_account
 from dpcore.runs.planning.kept import ASSUMED_SHARE, EARLIER, GeometricUnits, KeptRows, rows_that_count
 from dpcore.runs.planning.limits import chosen_limit, expected_errors
-from dpcore.runs.prior import Prior, PublicTable
+from dpcore.runs.prior import Prior, public_table
 from dpcore.runs.reservation import blocks_to_read, day_to_read, scarcest
-from dpcore.runs.same_table import SameTable
+from dpcore.runs.same_table import taken_over
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
 from dpcore.universe.blocks import choose
@@ -168,19 +168,19 @@ def _prior(
         return None, declaration
     prior: Prior | None = None
     if named.path is not None:
-        prior = PublicTable.of(named.path, declaration, before=None)
+        prior = public_table(named.path, declaration, before=None)
     elif not isinstance(found, str):
         with ledger_of(declaration) as ledger:
             prior = earlier_release(declaration, ledger=ledger, account=found[0], before=None)
     if prior is None:
         return "equal weights: the dataset has no release yet", declaration
-    if named.unchanged and isinstance(prior, EarlierRelease):
+    if named.unchanged and prior.release is not None:
         told = (
             f"{prior.words}: its measurements count beside those planned here, so errors will be smaller than planned; the release will promise "
             f"what {len(prior.made_from) + 1:,} runs reserve together"
         )
-        return told, SameTable.of(prior.opened(), declaration).taken_over(declaration)
-    counted = f"; the promise counts {len(prior.made_from) + 1:,} runs" if isinstance(prior, EarlierRelease) else ""
+        return told, taken_over(declaration, prior.release())
+    counted = f"; the promise counts {len(prior.made_from) + 1:,} runs" if prior.release is not None else ""
     return f"{prior.words}, if noisy counts are near it{counted}", declaration
 
 

@@ -96,7 +96,7 @@ def prior(project: Path) -> Any:
     declaration = load_spec(project / "spec.yaml", with_table=True)
     with open_ledger() as ledger:
         prior = find_prior(declaration, ledger=ledger, account=ledger.account("visits"), run_id="next")
-    return prior and prior.described()["name"]
+    return prior and prior.stated["name"]
 
 
 CONSUMERS = (answer_of_series, answer_of_newest, merged, newest, listing, prior)
