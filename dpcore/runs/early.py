@@ -12,15 +12,20 @@ import numpy as np
 from dpcore.curator.curator import Curator
 from dpcore.errors import RowsUnexpected
 from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
+from dpcore.marginals.zeros import Zeros
 from dpcore.models.persons import NoisyPersons, PersonSizes, size_ends
 from dpcore.runs.expected_rows import NoisyTotal, open_universe, unexpected_sentence
 from dpcore.runs.losses import Losses
 from dpcore.runs.reading import Reading
 from dpcore.runs.rows_per_unit import NoisyUnits, choice_of
 from dpcore.runs.stages import Stage
+from dpcore.spec import Declaration
 from dpcore.spec.shares import Early
+from dpcore.strategies.strategy import column_name
 from dpcore.tables.histogram import Histogram
+from dpcore.universe.dependencies import LearnedFunction
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -32,19 +37,20 @@ class EarlyMeasurement:
     Attributes:
         early: Its share of the budget.
         steps: The steps that buy it, each with the axes of its marginal; no axes for the number of rows.
-        counts: Reads and counts the table for it, and returns the stage with what was read. It is called only if an answer is missing.
+        counts: Reads and counts the table for it, and returns the stage with what was read. It is called only if an answer is missing. None if
+            the counts of the release serve.
         decide: Returns the stage with what follows from the noisy answers. It ends the run and raises if they refute the spec.
     """
 
     early: Early
     steps: Mapping[str, Axes]
-    counts: Callable[[Stage, Reading], tuple[Stage, Histogram]]
+    counts: Callable[[Stage, Reading], tuple[Stage, Histogram]] | None
     decide: Callable[[Stage, Curator, Sequence[Measurement]], Stage]
 
     def take(self, stage: Stage, curator: Curator) -> Stage:
         """Buy the answers that the transcript lacks, and return the stage with what they decide."""
         reading = stage.reading
-        if reading is not None and not all(map(curator.answered, self.steps)):
+        if self.counts is not None and reading is not None and not all(map(curator.answered, self.steps)):
             stage, counts = self.counts(stage, reading)
             curator.receive(counts, lease=reading.lease)
         declaration, answers = stage.declaration, []
@@ -130,6 +136,45 @@ def _learn_sizes(stage: Stage, _: Curator, answers: Sequence[Measurement]) -> St
     sizes = PersonSizes(*(NoisyPersons(tuple(map(int, each.values.ravel())), noise=each.noise) for each in answers))
     progress.info("the noisy number of persons is %d", sum(sizes.by_class.numbers))
     return replace(stage, sizes=sizes)
+
+
+def _learn_functions(stage: Stage, curator: Curator, answers: Sequence[Measurement]) -> Stage:
+    """Learn the functions of dependencies such as `city -> state`, one after the other.
+
+    How rows are read never depends on them: rows that contradict a learned function count like all others. Every combination on the left keeps
+    a possible row, whatever the noise is: its determined column is in no other constraint, but that it may determine a further column.
+    """
+    declaration, functions = stage.declaration, []
+    for dependency, measured in zip(declaration.dependencies, answers, strict=True):
+        universe = declaration.universe
+        attributes = universe.attributes
+        turn = [measured.axes.index(universe.names.index(column)) for column in dependency.columns]
+        counts = measured.values.reshape([universe.shape[axis] for axis in measured.axes]).transpose(turn)
+        possible = Zeros(universe.possible).support(measured.axes, Resolutions(universe.shape))
+        allowed = None if possible is None else possible.transpose(turn)
+        learned = dependency.learned(counts, allowed, attributes)
+        functions.append(
+            LearnedFunction(
+                given=dependency.given,
+                determined=dependency.determined,
+                rows=learned.rows(attributes),
+                clear=dependency.clear(counts, allowed, attributes, noise=measured.noise),
+                noise=measured.noise,
+                spent=curator.price([measured.step]) / stage.run.reserved,
+            )
+        )
+        declaration = declaration.related(dependency, learned)
+    progress.info("learned %s", ", ".join(function.words for function in functions))
+    return replace(stage, functions=tuple(functions)).planned(declaration)
+
+
+def functions_of(declaration: Declaration) -> EarlyMeasurement:
+    """Return the measurement of the functions of dependencies: for each, counts of its columns, with the price of any other marginal."""
+    names, steps = declaration.universe.names, {}
+    for number, dependency in enumerate(declaration.dependencies, start=1):
+        determined = column_name(names.index(dependency.determined), dependency.determined)
+        steps[f"{Early.DEPENDENCIES}/{number}-{determined}"] = tuple(sorted(map(names.index, dependency.columns)))
+    return EarlyMeasurement(Early.DEPENDENCIES, steps, None, _learn_functions)
 
 
 LIMIT_STEP, LOSSES_STEP, TOTAL_STEP = Early.LIMIT.value, Early.LOSSES.value, Early.TOTAL.value

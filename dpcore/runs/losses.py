@@ -15,7 +15,6 @@ from dpcore.curator.curator import Curator
 from dpcore.errors import UsageError
 from dpcore.marginals.measurements import Measurement
 from dpcore.mechanisms.pricing import least_amount
-from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import budget_of
 from dpcore.reporting.formatting import at_most
 from dpcore.runs.empty_columns import causes
@@ -26,9 +25,6 @@ from dpcore.runs.reservation import day_to_read, reserve_run
 from dpcore.spec import Declaration
 from dpcore.spec.load import declare
 from dpcore.spec.shares import Early
-from dpcore.tables.cluster import connected
-from dpcore.tables.engines import engine_for
-from dpcore.tables.ingest import Source
 from dpcore.tables.ingest.fates import DROPPED_BY, KEPT, MISSING_IN, OTHER_IN, VIOLATED, WEIGHTLESS, fate_universe
 from dpcore.universe import Universe
 
@@ -134,8 +130,7 @@ def buy_losses(declaration: Declaration, *, epsilon: float, as_of: date | None =
     declaration = declare(
         declaration.spec.model_copy(update={"privacy": privacy}), universe=declaration.universe, path=declaration.path
     )
-    source = Source.locate(declaration.spec.source, base=declaration.path.parent)
-    engine, run = engine_for(declaration.spec.engine, source=source, connect=connected), str(uuid.uuid4())
+    table, run = Table.of(declaration), str(uuid.uuid4())
     with ledger_of(declaration) as ledger:
         account = paying_account(ledger, run_of_spec)  # without one, the advice is to open it with a budget for a run
         _, amount = budget_of(epsilon, delta=privacy.delta, currency=account.currency)
@@ -146,7 +141,6 @@ def buy_losses(declaration: Declaration, *, epsilon: float, as_of: date | None =
         blocks = None if declaration.calendar is None else ledger.blocks_of(run)
         if blocks is not None:
             declaration = declaration.covering(blocks)
-        table = Table(source, engine, private=places_of_spec(declaration.path).private)
         reading = Reading(declaration, table=table, ledger=ledger, lease=ledger.lease(run), blocks=blocks)
         curator = Curator(ledger=ledger, run_id=run, protection=declaration.protection, currency=account.currency)
         fates = reading.fates(open_universe(declaration), undecided=declaration.undecided())

@@ -4,15 +4,18 @@ import copy
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from dpcore.errors import DpflowError, SourceBroken, SourceError, UsageError
 from dpcore.ledger import Lease, Ledger
+from dpcore.places import places_of_spec
 from dpcore.private import Private
 from dpcore.release.integrity import one_line
 from dpcore.spec import Declaration
-from dpcore.tables.engines import Engine
+from dpcore.tables.cluster import Connect, connected
+from dpcore.tables.engines import Engine, engine_for
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
 from dpcore.tables.ingest.fates import Fates
@@ -31,6 +34,14 @@ class Table:
     source: Source
     engine: Engine
     private: Path
+
+    @classmethod
+    def of(cls, declaration: Declaration, table: Any = None, *, connect: Connect = connected) -> "Table":
+        """Return the table that a spec names, or one that is given instead. Read nothing."""
+        spec, base = declaration.spec, declaration.path.parent
+        source = Source.locate(spec.source, base=base) if table is None else Source.of(table)
+        engine = engine_for(spec.engine, source=source, connect=connect)
+        return cls(source, engine, private=places_of_spec(declaration.path).private)
 
 
 def check_source(declaration: Declaration, source: Source) -> None:

@@ -1,7 +1,8 @@
-"""The rounds of a run: select the marginal with the largest model error, measure it, and update the model."""
+"""The rounds of a run: select the marginal with the largest model error, measure it, and update the model. And what follows them, by the clock."""
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -10,12 +11,51 @@ from statistics import median
 from dpcore.curator.curator import Curator
 from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.reporting.outcome import Round, distance, noise_floor
-from dpcore.runs.countdown import Countdown
-from dpcore.runs.planning.costs import costs_of
+from dpcore.runs.planning.costs import StepSeconds, costs_of
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, step_name
 
 progress = logging.getLogger("dpcore.progress")
+
+
+QUARTERS = 4
+
+
+class Countdown:
+    """The seconds of the steps after the rounds. A step is as long as planned, until some of its parts are done.
+
+    Args:
+        planned: All steps of a run, in their order.
+    """
+
+    def __init__(self, planned: Iterable[StepSeconds]) -> None:
+        steps = [(each.step, (each.least + each.most) / 2) for each in planned]
+        rounds = [step for step, _ in steps].index("rounds")
+        self._left = dict(steps[rounds + 1 :])
+        self._step, self._begun, self._done = "", 0.0, 0
+
+    @property
+    def seconds(self) -> int:
+        """The estimated seconds of all steps that are left, with the current one."""
+        return round(sum(self._left.values()))
+
+    def begin(self, step: str, words: str) -> None:
+        """Log that a step begins. Those before it are over."""
+        for before in list(self._left)[: list(self._left).index(step)]:
+            del self._left[before]
+        self._step, self._done = step, 0
+        self._begun = time.monotonic()
+        progress.info("%s, about %d s left", words, self.seconds)
+
+    def part(self, words: str, *, parts: int) -> None:
+        """Note that one of the equal parts of the current step is done. Those that are left are taken to last as long as those before.
+
+        Each quarter of the step is logged, however long it takes, so that a log does not depend on time.
+        """
+        self._done += 1
+        self._left[self._step] = (time.monotonic() - self._begun) / self._done * (parts - self._done)
+        if QUARTERS * self._done // parts > QUARTERS * (self._done - 1) // parts:
+            progress.info("%s %d/%d, about %d s left", words, self._done, parts, self.seconds)
 
 
 @dataclass(frozen=True)

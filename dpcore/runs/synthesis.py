@@ -16,7 +16,6 @@ from dpcore.errors import DpflowError, TableChanged, UsageError
 from dpcore.ledger import Account, Ledger, Run
 from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.object_store import AnyPath
-from dpcore.places import places_of_spec
 from dpcore.release import (
     Persons,
     SyntheticRows,
@@ -34,10 +33,9 @@ from dpcore.release.signing import signing_key
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
 from dpcore.runs.beginning import Beginning
-from dpcore.runs.dependencies import learn_functions
 from dpcore.runs.discovery import Discovery
 from dpcore.runs.draft import draft_of
-from dpcore.runs.early import LIMIT, LOSSES, PERSONS, SIZES_STEPS, TOTAL
+from dpcore.runs.early import LIMIT, LOSSES, PERSONS, SIZES_STEPS, TOTAL, functions_of
 from dpcore.runs.expected_rows import weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, checks_losses, claim_of, ledger_of, paying_account, total_noise
 from dpcore.runs.planning.grounds import GUESS, approximate_rows
@@ -52,8 +50,7 @@ from dpcore.spec import Declaration
 from dpcore.spec.shares import Early
 from dpcore.strategies import Strategy, strategy_for
 from dpcore.tables.cluster import Connect, connected
-from dpcore.tables.engines import engine_for
-from dpcore.tables.ingest import Source, check_key
+from dpcore.tables.ingest import check_key
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -90,15 +87,9 @@ class Synthesis:
         self.declaration = declaration
         self.run_id = run_id
         self.as_of = day_to_read(declaration, as_of)
-        source = (
-            Source.of(table)
-            if table is not None
-            else Source.locate(declaration.spec.source, base=declaration.path.parent)
-        )
-        engine = engine_for(declaration.spec.engine, source=source, connect=connect)
+        self._table = Table.of(declaration, table, connect=connect)
         check_writable(self.declaration.output_folder)
         signing_key()  # raises now, before anything is paid for, and not when the release is written
-        places = places_of_spec(declaration.path)
         with ExitStack() as opened:
             self.ledger: Ledger = opened.enter_context(ledger_of(declaration))
             self.ledger.require_current()
@@ -123,7 +114,6 @@ class Synthesis:
                 currency=self.account.currency,
             )
             opened.pop_all()  # from here on, `close` closes the ledger
-        self._table = Table(source, engine, private=places.private)
 
     def requested(self) -> int:
         """Return the amount the run may spend. Raise if it is too small for the planned measurements."""
@@ -310,13 +300,11 @@ class Synthesis:
         Raises:
             TableChanged: If they contradict an earlier release of the same table. The run is settled, and the unspent budget is refunded.
         """
-        stage, reserved = self.stage, self.stage.run.reserved
+        stage = self.stage
         if stage.declaration.dependencies:
-            declaration, functions = learn_functions(stage.declaration, self.curator, reserved=reserved)
-            stage = replace(stage, functions=functions).planned(declaration)
-            progress.info("learned %s", ", ".join(function.words for function in functions))
+            stage = functions_of(stage.declaration).take(stage, self.curator)
         self._beginning.give_to(stage.strategy, stage.declaration.universe)
-        rounds = Rounds(stage.plan, curator=self.curator, reserved=reserved)
+        rounds = Rounds(stage.plan, curator=self.curator, reserved=stage.run.reserved)
         try:
             rounds.begin()
         except TableChanged:

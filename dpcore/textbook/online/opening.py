@@ -18,9 +18,7 @@ from dpcore.runs.paying import ledger_of, paying_account
 from dpcore.runs.reading import Reading, Table
 from dpcore.spec import Declaration, load_spec
 from dpcore.steward.approvals import approval_for, request
-from dpcore.tables.cluster import connected
-from dpcore.tables.engines import engine_for
-from dpcore.tables.ingest import Source, check_key
+from dpcore.tables.ingest import check_key
 from dpcore.textbook.online import OnlineAnswer, OnlineSession, Terms, bounds_for, count_query
 from dpcore.universe import Universe
 
@@ -97,8 +95,7 @@ def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
     if resume is None and not approved:
         _require_no_approval(declaration)
     _require_declared(declaration)
-    places = places_of_spec(declaration.path)
-    with using(places), ledger_of(declaration) as ledger:
+    with using(places_of_spec(declaration.path)), ledger_of(declaration) as ledger:
         ledger.require_current()
         account = paying_account(ledger, declaration)
         privacy = declaration.spec.privacy
@@ -114,20 +111,11 @@ def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
             protection=declaration.protection,
         )
         bounds_for(terms, rows=_checked_rows(rows))
-        source = (
-            Source.locate(declaration.spec.source, base=declaration.path.parent) if table is None else Source.of(table)
-        )
-        engine = engine_for(declaration.spec.engine, source=source, connect=connected)
-        check_key(places.private)
+        read = Table.of(declaration, table)
+        check_key(read.private)
         try:
             lease = _leased(ledger, declaration, terms, resume)
-            reading = Reading(
-                declaration,
-                table=Table(source, engine, private=places.private),
-                ledger=ledger,
-                lease=lease,
-                blocks=None,
-            )
+            reading = Reading(declaration, table=read, ledger=ledger, lease=lease, blocks=None)
             histogram = reading.count(declaration.universe)
             gatekeeper = Gatekeeper(ledger=ledger, currency=account.currency, histogram=histogram, lease=lease)
             try:
@@ -142,7 +130,7 @@ def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
                     with suppress(RunHeld):  # a worker that has taken over the session goes on with it
                         session.suspend()
         finally:
-            engine.close()
+            read.engine.close()
 
 
 def _leased(ledger: Ledger, declaration: Declaration, terms: Terms, resume: str | None) -> Lease:

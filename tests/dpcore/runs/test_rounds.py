@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from dpcore import load_spec, synthesize
-from dpcore.runs import countdown as module
-from dpcore.runs.countdown import Countdown
+from dpcore.runs import rounds as module
 from dpcore.runs.planning.costs import StepSeconds, costs_of
+from dpcore.runs.rounds import Countdown
 from tests.conftest import Workspace
 
 
