@@ -118,7 +118,8 @@ class Reading:
 
     def tally(self, universe: Universe, *, edges: tuple[int, ...] = EDGES) -> Histogram:
         """Count the units by their number of rows in a universe, between these edges. Each unit adds one to one count."""
-        return self.count_records(self.records(universe, tallies=True, edges=edges), tally_universe(edges))
+        coding = replace(self._coding(universe), tallies=True, edges=edges)
+        return self.count_records(self._read(coding), tally_universe(edges))
 
     def fates(self, universe: Universe, *, undecided: Collection[str]) -> Histogram:
         """Count what becomes of rows, one of each unit. Without columns to discover, a pass before it must have bound the run to the data's version."""
@@ -137,8 +138,8 @@ class Reading:
         """Renew the lease, if a third of it is over."""
         self.lease = self._ledger.renew(self.lease)
 
-    def records(self, universe: Universe, *, tallies: bool = False, edges: tuple[int, ...] = EDGES) -> Private:
-        """Read and encode the columns of a universe, or only count the rows of each unit in it.
+    def records(self, universe: Universe) -> Private:
+        """Read and encode the columns of a universe.
 
         A failure before the first row refunds the reservation; a later failure keeps it.
 
@@ -146,7 +147,7 @@ class Reading:
             SourceError: If the table cannot be read.
             LedgerError: If the key of the data's version cannot be used.
         """
-        return self._read(replace(self._coding(universe), tallies=tallies, edges=edges))
+        return self._read(self._coding(universe))
 
     def _read(self, coding: Coding) -> Private:
         failure: DpflowError

@@ -59,37 +59,31 @@ class Countdown:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A declaration, and the strategy for it."""
-
-    declaration: Declaration
-    strategy: Strategy
-
-
-@dataclass(frozen=True)
 class Exhausted:
     """Nothing was drawn, because interruptions have used up the budget of a selection or measurement."""
 
 
 class Rounds:
-    """The rounds of a final plan.
+    """The rounds of a run.
 
     Args:
-        plan: Its strategy holds the model and is updated.
+        declaration: The final declaration.
+        strategy: It holds the model and is updated.
         curator: Charges and draws.
         reserved: The whole budget of the run.
     """
 
-    def __init__(self, plan: Plan, *, curator: Curator, reserved: int) -> None:
+    def __init__(self, declaration: Declaration, strategy: Strategy, *, curator: Curator, reserved: int) -> None:
         self.done: list[Round] = []
-        self._plan = plan
+        self._declaration = declaration
+        self._strategy = strategy
         self._curator = curator
         self._reserved = reserved
         self._begun = 0.0
 
     def begin(self) -> None:
         """Buy the measurements for the first model."""
-        strategy = self._plan.strategy
+        strategy = self._strategy
         strategy.begin(self._curator)
         self._begun = time.monotonic()
         progress.info("first model from %d measurements", len(strategy.measurements))
@@ -98,7 +92,7 @@ class Rounds:
         """Select the marginal with the largest model error."""
         if self._curator.exhausted(step_name(number, "select"), answers=self._answers_left(number)):
             return Exhausted()
-        return self._plan.strategy.select(self._curator, number)
+        return self._strategy.select(self._curator, number)
 
     def measure(self, number: int, selection: Selection | Exhausted) -> Measurement | Exhausted:
         """Measure the selected marginal."""
@@ -106,15 +100,15 @@ class Rounds:
             return selection
         if self._curator.exhausted(step_name(number, "measure"), answers=self._answers_left(number) - 1):
             return Exhausted()
-        return self._plan.strategy.measure(self._curator, number, selection)
+        return self._strategy.measure(self._curator, number, selection)
 
     def _answers_left(self, number: int) -> int:
         """Return the number of answers from the selection of this round to the end."""
-        return 2 * (self._plan.strategy.rounds - number + 1)
+        return 2 * (self._strategy.rounds - number + 1)
 
     def update(self, number: int, measurement: Measurement | Exhausted) -> None:
         """Update the model with the measurement. If the budget is exhausted, end the rounds."""
-        strategy = self._plan.strategy
+        strategy = self._strategy
         if isinstance(measurement, Exhausted):
             strategy.finished = True
             progress.info("round %d/%d: skipped, interruptions have used up its budget", number, strategy.rounds)
@@ -123,7 +117,7 @@ class Rounds:
         strategy.update(number, measurement)
         done = Round(
             number=number,
-            columns=strategy.resolutions.named(measurement.axes, self._plan.declaration.universe.names),
+            columns=strategy.resolutions.named(measurement.axes, self._declaration.universe.names),
             cells=measurement.values.size,
             noise=measurement.noise,
             before=before,
@@ -140,12 +134,12 @@ class Rounds:
     @property
     def next(self) -> int:
         """The number of the next round; 0 if there is none."""
-        done, strategy = len(self.done), self._plan.strategy
+        done, strategy = len(self.done), self._strategy
         return 0 if strategy.finished or done >= strategy.rounds else done + 1
 
     def unmeasured_pairs(self) -> set[tuple[int, int]]:
         """Return the pairs of the workload's columns that no measurement has covered, in cells or in groups."""
-        strategy, asked = self._plan.strategy, self._plan.declaration.workload.marginals
+        strategy, asked = self._strategy, self._declaration.workload.marginals
         columns = (tuple(sorted(map(strategy.resolutions.column, each.axes))) for each in strategy.measurements)
         covered, wanted = ({pair for axes in sets for pair in combinations(axes, 2)} for sets in (columns, asked))
         return wanted - covered
@@ -153,14 +147,14 @@ class Rounds:
     @property
     def seconds_left(self) -> int:
         """The estimated duration of the remaining rounds, from the rounds done so far, and of the steps after them, as planned."""
-        strategy, done = self._plan.strategy, len(self.done)
+        strategy, done = self._strategy, len(self.done)
         left = 0 if strategy.finished or not done else strategy.rounds - self.done[-1].number
         return round((time.monotonic() - self._begun) / max(done, 1) * left) + self.countdown.seconds
 
     @cached_property
     def countdown(self) -> Countdown:
         """The steps after the rounds, planned when the first round is done: on wide tables that takes a second."""
-        strategy = self._plan.strategy
+        strategy = self._strategy
         cells = int(median(each.cells for each in self.done)) if self.done else 1
         rows = max(1, round(strategy.total))
-        return Countdown(costs_of(self._plan.declaration, rows=rows, rounds=strategy.rounds, cells=cells).steps)
+        return Countdown(costs_of(self._declaration, rows=rows, rounds=strategy.rounds, cells=cells).steps)

@@ -12,7 +12,7 @@ from dpcore.private import Private
 from dpcore.release import ChosenLimit, SyntheticRows
 from dpcore.runs.publication import Payer, Publication
 from dpcore.runs.reading import Reading
-from dpcore.runs.rounds import Plan, Rounds
+from dpcore.runs.rounds import Rounds
 from dpcore.spec import Declaration
 from dpcore.strategies import Given, Strategy, strategy_for
 from dpcore.tables.histogram import Histogram
@@ -26,7 +26,8 @@ class Stage:
     """What a run has so far.
 
     Attributes:
-        plan: The current declaration, and the strategy for it.
+        declaration: The current declaration.
+        strategy: The strategy for it.
         payer: The account that pays; None until the budget is reserved.
         reading: Reads the granted rows; None until then, and if the run is settled and only replayed.
         chosen_limit: How the limit on rows per unit was chosen; None if it was declared.
@@ -42,7 +43,8 @@ class Stage:
         publication: The published release.
     """
 
-    plan: Plan
+    declaration: Declaration
+    strategy: Strategy
     payer: Payer | None = None
     reading: Reading | None = None
     chosen_limit: ChosenLimit | None = None
@@ -56,16 +58,6 @@ class Stage:
     rounds: Rounds | None = None
     rows: SyntheticRows | None = None
     publication: Publication | None = None
-
-    @property
-    def declaration(self) -> Declaration:
-        """The current declaration."""
-        return self.plan.declaration
-
-    @property
-    def strategy(self) -> Strategy:
-        """The strategy of the current plan."""
-        return self.plan.strategy
 
     @property
     def lease(self) -> Lease | None:
@@ -88,7 +80,7 @@ class Stage:
 
     def planned(self, declaration: Declaration) -> "Stage":
         """Return the stage with another declaration, and the strategy for it."""
-        return replace(self, plan=Plan(declaration, strategy_for(declaration, given=self.given)))
+        return replace(self, declaration=declaration, strategy=strategy_for(declaration, given=self.given))
 
     def ingested(self) -> "Stage":
         """Return the stage with the encoded rows, unless they were read before or the run is only replayed.

@@ -43,7 +43,7 @@ from dpcore.runs.planning.plan import warning_before
 from dpcore.runs.publication import Payer, Publication
 from dpcore.runs.reading import Reading, Table
 from dpcore.runs.reservation import day_to_read, reserve_run
-from dpcore.runs.rounds import Exhausted, Plan, Rounds
+from dpcore.runs.rounds import Exhausted, Rounds
 from dpcore.runs.rows_per_unit import rows_kept
 from dpcore.runs.stages import Stage, made
 from dpcore.spec import Declaration
@@ -103,7 +103,8 @@ class Synthesis:
             self.declaration = declaration = self._beginning.declaration
             self._declared = strategy_for(declaration)
             self.stage = Stage(
-                Plan(declaration, self._declared),
+                declaration,
+                self._declared,
                 findings=self._beginning.findings,
                 chosen_limit=self._beginning.chosen_limit,
             )
@@ -304,7 +305,7 @@ class Synthesis:
         if stage.declaration.dependencies:
             stage = functions_of(stage.declaration).take(stage, self.curator)
         self._beginning.give_to(stage.strategy, stage.declaration.universe)
-        rounds = Rounds(stage.plan, curator=self.curator, reserved=stage.run.reserved)
+        rounds = Rounds(stage.declaration, stage.strategy, curator=self.curator, reserved=stage.run.reserved)
         try:
             rounds.begin()
         except TableChanged:

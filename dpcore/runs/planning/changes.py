@@ -52,11 +52,11 @@ class Change:
     refused: str | None = None
 
 
-Plan = Callable[[Declaration], tuple[Rated, str | None]]
+Replan = Callable[[Declaration], tuple[Rated, str | None]]
 """Plans a run with a changed declaration: its ratings, and why the account would not pay. Raises if it cannot run."""
 
 
-def helpful_changes(declaration: Declaration, now: Rated, *, plan: Plan) -> tuple[Change, ...]:
+def helpful_changes(declaration: Declaration, now: Rated, *, plan: Replan) -> tuple[Change, ...]:
     """Return the two changes of different kinds that would help most, the better one first. There may be fewer.
 
     If there are too few rounds to link all columns, no noise is as bad: these are to ask for fewer columns, and to name a target.
