@@ -1,12 +1,16 @@
-"""Write files atomically: each one appears complete or not at all."""
+"""Write files so that each appears complete, or not at all, even if the process is killed or the machine loses power."""
 
+import os
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpcore.errors import OutputError
-from dpcore.release.draft_folder import sync_path
+from dpcore.object_store import AnyPath, ObjectPath
+
+DRAFT = "draft"
 
 
 @contextmanager
@@ -38,3 +42,49 @@ def replacing(folder: Path, names: Sequence[str]) -> Iterator[tuple[Path, ...]]:
             # If the folder could not be created, or is gone, there is nothing to clean up.
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
+
+
+def write_note(path: AnyPath, content: bytes, *, replace: bool = True) -> None:
+    """Write a small file in a single step. Without `replace`, a file that is there already stays."""
+    if isinstance(path, ObjectPath):
+        if replace:
+            path.write(content)
+        else:
+            path.create(content)
+        return
+    draft = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    try:
+        draft.write_bytes(content)
+        sync_path(draft)
+        if replace:
+            draft.replace(path)
+        else:
+            with suppress(FileExistsError):
+                path.hardlink_to(draft)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_path(path.parent)
+
+
+@contextmanager
+def new_draft(outer: Path) -> Iterator[Path]:
+    """Create the folder of a release that is being written, inside a new folder. On exit, remove that one and everything left in it.
+
+    The draft lies one level deeper than a release, because a reader of `*/data` may match hidden folders too.
+    """
+    draft = outer / DRAFT
+    try:
+        outer.mkdir()
+        (draft / "data").mkdir(parents=True)
+        yield draft
+    finally:
+        shutil.rmtree(outer, ignore_errors=True)
+
+
+def sync_path(path: Path) -> None:
+    """Flush a file, or the names in a folder, to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from dpcore.ledger import Run
 from dpcore.object_store import AnyPath, ObjectPath, below
-from dpcore.release.draft_folder import DRAFT, new_file, sync_path
+from dpcore.release.atomic_files import DRAFT, write_note
 from dpcore.release.integrity import (
     LARGEST_NOTE,
     MANIFEST,
@@ -32,15 +31,13 @@ from dpcore.release.integrity import (
     require_permitted,
     walk,
 )
-from dpcore.release.ownership import DRAFT as OWNER_DRAFT
 
 LATEST = "latest.json"
 PUBLISHING = ".publishing"
 DRAFT_OF_RELEASE = ".partial-"
 _ROWS = re.compile(r"\.(parquet|parq|pq)(\.\w+)?$", re.IGNORECASE)
 """How the names of files end that readers take for rows, compressed or not."""
-_DRAFT = ".latest-"
-_LEFTOVER = re.compile(rf"({re.escape(_DRAFT)}|{re.escape(OWNER_DRAFT)})[0-9a-f]{{8}}")
+_LEFTOVER = re.compile(r"\.(latest|ledger)\.json-[0-9a-f]{8}")
 _LEFT_BEHIND_AFTER = 3600.0
 """Seconds after which a draft of a small file cannot belong to a live process: writing one takes milliseconds."""
 
@@ -95,22 +92,9 @@ def point_latest(folder: AnyPath, name: str, *, numbers: Callable[[], Mapping[st
             comparison, because other runs may have been reserved since the last one, and other releases withdrawn.
     """
     while (newest := _encoded_pointer(newest_release(folder, numbers()) or name)) != _current_pointer(folder):
-        if isinstance(folder, ObjectPath):
-            (folder / LATEST).write(newest)
-        else:
-            _replace(folder, newest)
-    if not isinstance(folder, ObjectPath):
+        write_note(folder / LATEST, newest)
+    if isinstance(folder, Path):
         _remove_leftovers(folder)
-        sync_path(folder)
-
-
-def _replace(folder: Path, newest: bytes) -> None:
-    temporary = folder / f"{_DRAFT}{secrets.token_hex(4)}"
-    try:
-        _write(temporary, newest)
-        temporary.replace(folder / LATEST)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -141,11 +125,6 @@ def _current_pointer(folder: AnyPath) -> bytes:
         return read_regular(folder / LATEST, limit=LARGEST_NOTE)
     except OSError:
         return b""
-
-
-def _write(path: Path, content: bytes) -> None:
-    with new_file(path) as file:
-        file.write(content)
 
 
 def walk_releases(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str], list[str]]]:

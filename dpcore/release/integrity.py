@@ -46,7 +46,7 @@ class TooLargeError(OSError):
 
 
 def open_regular(path: AnyPath) -> BufferedReader | BufferedRandom:
-    """Open a regular file for reading. Never follow a link, and never block on a pipe.
+    """Open a regular file for reading: nothing that a link leads to, and no pipe, which would block.
 
     Raises:
         NotRegularFileError: If the path is anything but a regular file.
@@ -55,18 +55,12 @@ def open_regular(path: AnyPath) -> BufferedReader | BufferedRandom:
     if isinstance(path, ObjectPath):
         return path.open()
     try:
-        found = path.lstat()
+        mode = path.lstat().st_mode
     except ValueError:  # no file has such a name: it contains a null character, or cannot be encoded
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
-    _require_regular(found, path)  # merely opening a device can have side effects
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    file = os.fdopen(os.open(path, flags), "rb")
-    try:
-        _require_regular(os.fstat(file.fileno()), path)  # the file may have been replaced since
-    except OSError:
-        file.close()
-        raise
-    return file
+    if not stat.S_ISREG(mode):  # merely opening a device can have side effects
+        raise NotRegularFileError(path)
+    return path.open("rb")
 
 
 def read_regular(path: AnyPath, *, limit: int) -> bytes:
@@ -79,11 +73,9 @@ def read_regular(path: AnyPath, *, limit: int) -> bytes:
     if isinstance(path, ObjectPath) and path.size() > limit:
         raise TooLargeError(path)  # before it is copied to this machine
     with open_regular(path) as file:
-        large = os.fstat(file.fileno()).st_size > limit
-        content = b"" if large else file.read(limit + 1)
-    if large or len(content) > limit:  # it may have grown since
-        raise TooLargeError(path)
-    return content
+        if os.fstat(file.fileno()).st_size > limit:
+            raise TooLargeError(path)
+        return file.read()
 
 
 def read_manifest(path: AnyPath) -> bytes:
@@ -359,11 +351,6 @@ def signature_problem(folder: AnyPath, sums: bytes, *, public: str) -> str | Non
         raise_store_error(folder / SIGNATURE, error)
         return "is not a signature"
     return None if is_signature(written, sums, public=public) else f"is not a signature with the key {one_line(public)}"
-
-
-def _require_regular(found: os.stat_result, path: Path) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise NotRegularFileError(path)
 
 
 def _inside(name: object) -> PurePosixPath:

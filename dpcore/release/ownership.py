@@ -5,9 +5,7 @@ ledger has the same identity, but it lacks this event or has another one in its 
 """
 
 import json
-import secrets
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -18,7 +16,7 @@ from dpcore.errors import LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import EventKind, Ledger, continues, last_accepted_loss, loss_accepted
 from dpcore.ledger.chain import is_sha256
 from dpcore.object_store import AnyPath
-from dpcore.release.draft_folder import new_file
+from dpcore.release.atomic_files import write_note
 from dpcore.release.integrity import (
     LARGEST_NOTE,
     MANIFEST,
@@ -31,7 +29,6 @@ from dpcore.release.integrity import (
 )
 
 FILE = "ledger.json"
-DRAFT = f".{FILE}-"
 
 
 @dataclass(frozen=True)
@@ -229,34 +226,12 @@ def _unreadable(path: AnyPath) -> UsageError:
 
 
 def _write(folder: AnyPath, owner: Owner, *, replace: bool) -> None:
-    """Write the file atomically. Without `replace`, keep an existing file."""
-    content = (json.dumps(asdict(owner), indent=2) + "\n").encode("utf-8")
-    if isinstance(folder, Path):
-        _write_file(folder, content, replace=replace)
-        return
+    """Write the file. Without `replace`, keep an existing file."""
     try:
-        if replace:
-            (folder / FILE).write(content)
-        else:
-            (folder / FILE).create(content)
+        if isinstance(folder, Path):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_note(folder / FILE, (json.dumps(asdict(owner), indent=2) + "\n").encode("utf-8"), replace=replace)
     except OSError as error:
-        raise OutputError(f"{FILE} cannot be written to {folder}: {error.strerror}") from None
-
-
-def _write_file(folder: Path, content: bytes, *, replace: bool) -> None:
-    draft = folder / f"{DRAFT}{secrets.token_hex(4)}"  # an unpredictable name, so that nobody can plant a file there
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with new_file(draft) as file:
-            file.write(content)
-        if replace:
-            draft.replace(folder / FILE)
-        else:
-            with suppress(FileExistsError):
-                (folder / FILE).hardlink_to(draft)
-    except OSError:
         raise OutputError(
-            f"{FILE} cannot be written to {folder}; make the folder writable, or choose another `output: {{path: ...}}`"
+            f"{FILE} cannot be written to {folder}: {error.strerror}; make the folder writable, or choose another `output: {{path: ...}}`"
         ) from None
-    finally:
-        draft.unlink(missing_ok=True)

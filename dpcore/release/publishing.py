@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 from dpcore.errors import OutputError
 from dpcore.ledger.rows import whole_minute
 from dpcore.object_store import AnyPath, ObjectPath
+from dpcore.release.atomic_files import new_draft, sync_path
 from dpcore.release.card import card
 from dpcore.release.columns import with_words, words_about
 from dpcore.release.dataset_folder import DRAFT_OF_RELEASE, is_name, point_latest
 from dpcore.release.descriptors import descriptors
 from dpcore.release.draft import Draft
-from dpcore.release.draft_folder import DraftFolder, new_draft, sync_path
 from dpcore.release.integrity import (
     LARGEST_MANIFEST,
     MANIFEST,
@@ -93,9 +93,8 @@ class Published:
 
     Attributes:
         folder: The folder of the release.
-        manifest: The content of its manifest: what this run wrote, or what has the recorded hash. Other users may write to the output
-            folder, so nobody reads the file again.
-        manifest_sha256: The SHA-256 of that manifest, even if the file changes later.
+        manifest: The content of its manifest: what this run wrote, or what has the recorded hash.
+        manifest_sha256: The SHA-256 of that manifest.
         appeared: Whether this call published it. Otherwise an identical release was already there.
         portrait: The figures of its pictures; None if this call did not compute them, or the release has no replicates.
     """
@@ -198,7 +197,6 @@ def _appeared_or_same(
                 manifest, digest, portrait = write_files(folder, draft, created=now)
                 confirm()
                 if _renamed(folder, final):
-                    _require_written(folder, final, run=draft.statement.run)
                     return Published(final, manifest, digest, appeared=True, portrait=portrait)
         except FileNotFoundError:
             if _is_free(final):
@@ -214,7 +212,7 @@ def _appeared_or_same(
     raise another(final, "its files are not those that this run would write", run=draft.statement.run)
 
 
-def _draft_beside(final: Path) -> AbstractContextManager[DraftFolder]:
+def _draft_beside(final: Path) -> AbstractContextManager[Path]:
     return new_draft(final.with_name(f"{DRAFT_OF_RELEASE}{final.name}-{secrets.token_hex(4)}"))
 
 
@@ -254,13 +252,7 @@ def another(final: AnyPath, problem: str, *, run: str) -> OutputError:
     )
 
 
-def _require_written(folder: DraftFolder, final: Path, *, run: str) -> None:
-    """Raise, before the run is settled, if the published folder is not the one that was written."""
-    if not folder.is_at(final):
-        raise another(final, "the draft was swapped while it was being written", run=run)
-
-
-def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str, Any], str, Portrait | None]:
+def write_files(folder: Path, draft: Draft, *, created: str) -> tuple[dict[str, Any], str, Portrait | None]:
     """Write all files of a release. Return its manifest, as a reader of the file gets it, the file's SHA-256, and its portrait."""
     key = signing_key()
     footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}
@@ -334,7 +326,8 @@ def write_files(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dic
     _write_bytes(folder, SUMS, sums)
     if key is not None:
         _write_bytes(folder, SIGNATURE, key.sign(sums))
-    folder.sync()
+    for written_to in (folder / "data", folder):
+        sync_path(written_to)
     return manifest, digest, portrait
 
 
@@ -368,28 +361,34 @@ def _decoded(draft: Draft, grouped: PersonRows | None) -> Iterator[pa.Table]:
 
 
 def _write_parquet(
-    folder: DraftFolder, name: str, tables: Iterator[pa.Table], schema: pa.Schema, **options: Any
+    folder: Path, name: str, tables: Iterator[pa.Table], schema: pa.Schema, **options: Any
 ) -> dict[str, Any]:
     rows = 0
-    with folder.new_file(name) as file:
-        with pq.ParquetWriter(file, schema, compression="zstd", **options) as writer:
-            for table in tables:
-                writer.write_table(table.replace_schema_metadata(schema.metadata))
-                rows += table.num_rows
-        return file.listed(name, rows=rows)
+    with pq.ParquetWriter(folder / name, schema, compression="zstd", **options) as writer:
+        for table in tables:
+            writer.write_table(table.replace_schema_metadata(schema.metadata))
+            rows += table.num_rows
+    return _listed(folder, name, rows=rows)
 
 
-def _write_text(folder: DraftFolder, name: str, text: str) -> dict[str, Any]:
+def _write_text(folder: Path, name: str, text: str) -> dict[str, Any]:
     return _write_bytes(folder, name, text.encode("utf-8"))
 
 
-def _write_bytes(folder: DraftFolder, name: str, content: bytes) -> dict[str, Any]:
-    with folder.new_file(name) as file:
-        file.write(content)
-        return file.listed(name, rows=None)
+def _write_bytes(folder: Path, name: str, content: bytes) -> dict[str, Any]:
+    (folder / name).write_bytes(content)
+    return _listed(folder, name, rows=None)
 
 
-def _renamed(folder: DraftFolder, final: Path) -> bool:
+def _listed(folder: Path, name: str, *, rows: int | None) -> dict[str, Any]:
+    """Flush a file to disk, and return its entry in the manifest."""
+    sync_path(folder / name)
+    with (folder / name).open("rb") as file:
+        digest, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+    return {"path": name, "rows": rows, "bytes": size, "sha256": digest}
+
+
+def _renamed(folder: Path, final: Path) -> bool:
     """Rename a draft into place. Return False if the path was taken first, for example by another worker of the same run."""
     try:
         folder.rename(final)
@@ -408,11 +407,9 @@ def _output_errors(folder: Path, run_id: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        swapped = "a file or folder there was swapped or planted meanwhile; find out who else may write to it"
         problem = {
-            errno.EEXIST: swapped,
-            errno.ELOOP: swapped,
-            errno.ENOTDIR: swapped,
+            errno.EEXIST: "a file is in the place of a folder; move it away",
+            errno.ENOTDIR: "a file is in the place of a folder; move it away",
             errno.ENOSPC: "the disk is full; free some space",
             errno.EDQUOT: "the disk quota is used up; free some space",
             errno.EROFS: "the disk is read-only; make it writable",

@@ -22,9 +22,9 @@ from typing import Any
 from dpcore.errors import OutputError
 from dpcore.ledger.rows import whole_minute
 from dpcore.object_store import AnyPath, ObjectPath
+from dpcore.release.atomic_files import new_draft
 from dpcore.release.dataset_folder import point_latest, publication_note
 from dpcore.release.draft import Draft
-from dpcore.release.draft_folder import DRAFT, new_draft
 from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, damage, is_there, read_manifest, read_regular
 from dpcore.release.listing import readable
 from dpcore.release.publishing import (
@@ -122,9 +122,8 @@ def _uploaded(
     """Write the release to a temporary folder of this machine, and upload it from there."""
     moment = _agreed(draft, final, in_chain=in_chain)
     same = replace(draft, statement=replace(draft.statement, ledger_head=moment.head), before=moment.before)
-    with tempfile.TemporaryDirectory() as above, new_draft(Path(above, "release")) as folder:
-        manifest, digest, portrait = write_files(folder, same, created=moment.created)
-        local = Path(above, "release", DRAFT)
+    with tempfile.TemporaryDirectory() as above, new_draft(Path(above, "release")) as local:
+        manifest, digest, portrait = write_files(local, same, created=moment.created)
         if written and hashlib.sha256(written).hexdigest() != digest:
             raise another(final, "its files are not those that this run would write", run=draft.statement.run)
         names = _in_order(local)

@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,8 +24,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from dpcore.errors import OutputError, ReleaseDamaged, UsageError
 from dpcore.ledger import Event, Ledger, Run
 from dpcore.object_store import AnyPath, ObjectPath, below
+from dpcore.release.atomic_files import sync_path, write_note
 from dpcore.release.dataset_folder import LATEST, newest_release, point_latest, reservation_numbers
-from dpcore.release.draft_folder import new_file, sync_path
 from dpcore.release.integrity import (
     LARGEST_MANIFEST,
     LARGEST_NOTE,
@@ -48,7 +47,6 @@ from dpcore.release.integrity import (
 WITHDRAWN = "withdrawn.json"
 DATA = "data"
 SIGN = "this-release-was-withdrawn.parquet"
-_DRAFT = ".withdrawn-"
 _REMOVED = ".removed-data"
 
 
@@ -217,7 +215,7 @@ def remove_data(ledger: Ledger, run_id: str, release: AnyPath) -> Notice:
                 raise OutputError(
                     f"{notice.sentence}, but {one_line(folder)} holds something else, so nothing was removed; see: dpflow ledger verify"
                 )
-            _put_notice(folder, notice)
+            write_note(folder / WITHDRAWN, notice.encoded())
             _point_to_another(beside, notice.release, ledger=ledger, account=account)
             if isinstance(folder, ObjectPath):
                 _replace_objects(folder, notice)
@@ -256,17 +254,6 @@ def _locked(folder: AnyPath) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _put_notice(folder: AnyPath, notice: Notice) -> None:
-    if isinstance(folder, ObjectPath):
-        (folder / WITHDRAWN).write(notice.encoded())
-        return
-    draft = folder / f"{_DRAFT}{secrets.token_hex(4)}"
-    with new_file(draft) as file:
-        file.write(notice.encoded())
-    draft.replace(folder / WITHDRAWN)
-    sync_path(folder)
 
 
 def _point_to_another(folder: AnyPath, name: str, *, ledger: Ledger, account: str) -> None:
@@ -313,14 +300,10 @@ def _remove_files(folder: Path, notice: Notice) -> None:
 
 
 def _put_sign(folder: Path, notice: Notice) -> None:
-    """Put a file where the rows were that readers of Parquet stumble on. It appears complete or not at all."""
-    if is_there(folder / DATA):
-        return
-    draft = folder / f"{_DRAFT}{secrets.token_hex(4)}"
-    draft.mkdir()
-    with new_file(draft / SIGN) as file:
-        file.write(sign_of(notice))
-    draft.rename(folder / DATA)
+    """Put a file where the rows were that readers of Parquet stumble on."""
+    if not is_there(folder / DATA):
+        (folder / DATA).mkdir()
+        write_note(folder / DATA / SIGN, sign_of(notice))
 
 
 def _has_only_sign(data: Path, notice: Notice) -> bool:

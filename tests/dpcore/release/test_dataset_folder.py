@@ -162,18 +162,18 @@ def test_of_two_runs_that_end_at_once_the_newer_becomes_the_latest(
     paid: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older, newer = release(paid), release(paid)
-    folder, write = older.parent, dataset_folder._write
+    folder, write = older.parent, dataset_folder.write_note
     (folder / "latest.json").unlink()
     newer.rename("aside")
 
     def while_another_ends(path: Path, content: bytes) -> None:
         """The newer release appears, and points to itself, between the older run's look at latest.json and its writing."""
-        monkeypatch.setattr(dataset_folder, "_write", write)
+        monkeypatch.setattr(dataset_folder, "write_note", write)
         Path("aside").rename(newer)
         dataset_folder.point_latest(folder, newer.name, numbers=lambda: {older.name: 1, newer.name: 2})
         write(path, content)
 
-    monkeypatch.setattr(dataset_folder, "_write", while_another_ends)
+    monkeypatch.setattr(dataset_folder, "write_note", while_another_ends)
     dataset_folder.point_latest(folder, older.name, numbers=lambda: {older.name: 1, newer.name: 2})
     assert named(folder) == newer.name
 
@@ -182,7 +182,7 @@ MOMENTS = {
     "before its files are written": (publishing, "write_files"),
     "before it gets its name": (publishing, "_renamed"),
     "before it looks for the newest": (publishing, "point_latest"),
-    "before it writes latest.json": (dataset_folder, "_write"),
+    "before it writes latest.json": (dataset_folder, "write_note"),
 }
 
 
@@ -280,13 +280,13 @@ def drafts(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if path.name.startswith((".latest", ".ledger"))}
 
 
-LEFT = {".latest-0123abcd", ".latest-4567cdef", ".ledger.json-89ab0123"}
-FRESH = {".latest-89abcdef", ".ledger.json-01234567"}  # which another run may be about to use
+LEFT = {".latest.json-0123abcd", ".latest.json-4567cdef", ".ledger.json-89ab0123"}
+FRESH = {".latest.json-89abcdef", ".ledger.json-01234567"}  # which another run may be about to use
 OF_OTHERS = {
     ".latest-notes",
-    ".latest-0123abcd.bak",
-    ".latest-0123ABCD",
-    ".latest-0123abcde",
+    ".latest.json-0123abcd.bak",
+    ".latest.json-0123ABCD",
+    ".latest.json-0123abcde",
     ".ledger.json-mine",
     ".ledger.json",
 }
@@ -297,8 +297,8 @@ def test_a_draft_that_a_killed_run_left_behind_is_removed_by_a_later_one(
     paid: Workspace, monkeypatch: pytest.MonkeyPatch, removed: bool
 ) -> None:
     folder = release(paid).parent
-    (folder / ".latest-4567cdef").symlink_to("nowhere")
-    for name in (LEFT | FRESH | OF_OTHERS) - {".latest-4567cdef"}:
+    (folder / ".latest.json-4567cdef").symlink_to("nowhere")
+    for name in (LEFT | FRESH | OF_OTHERS) - {".latest.json-4567cdef"}:
         (folder / name).touch()
     for name in LEFT | OF_OTHERS:
         os.utime(folder / name, (0, 0), follow_symlinks=False)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
@@ -210,7 +211,8 @@ def careless_status(path: Path, *, follow: bool) -> stat_result | None:
 
 
 def careless_open(path: Path) -> BufferedReader:
-    integrity._require_regular(path.lstat(), path)
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise integrity.NotRegularFileError(path)
     return path.open("rb")
 
 

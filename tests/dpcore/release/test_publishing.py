@@ -15,7 +15,6 @@ from dpcore import synthesize
 from dpcore.errors import LedgerDamaged, OutputError
 from dpcore.ledger import EventKind, Run, RunState, open_ledger
 from dpcore.release import Published, integrity, publishing, release_id
-from dpcore.release.draft_folder import DraftFolder
 from dpcore.runs import steps
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import load_spec
@@ -257,7 +256,7 @@ def test_who_reads_all_releases_does_not_read_one_that_is_being_written(
 
     renamed = publishing._renamed
 
-    def look(folder: DraftFolder, final: Path) -> bool:
+    def look(folder: Path, final: Path) -> bool:
         if where == "as a release":  # planted: a draft lies where a release would, under a name with a dot
             (outer,) = final.parent.glob(".partial-*")
             shutil.copytree(outer / "draft", outer, dirs_exist_ok=True)

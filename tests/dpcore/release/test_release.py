@@ -20,8 +20,7 @@ from dpcore import synthesize
 from dpcore.errors import OutputError
 from dpcore.ledger import WHOLE, open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of, mu_of, sampler_delta
-from dpcore.release import state
-from dpcore.release.draft_folder import DraftFolder
+from dpcore.release import publishing, state
 from dpcore.release.publishing import check_writable
 from dpcore.release.statement import Bookkeeping, StatedPart, Statement
 from dpcore.spec import load_spec
@@ -169,7 +168,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_and_the_run_goes_on_later(
         def full(*_arguments: object, **_more: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        patch.setattr(DraftFolder, "sync", full)
+        patch.setattr(publishing, "sync_path", full)
         with pytest.raises(OutputError, match="--resume r1"):
             synthesize(workspace.spec, run_id="r1")
     assert [path.name for path in (workspace.folder / "releases").rglob("*") if path.is_file()] == ["ledger.json"]
