@@ -18,7 +18,7 @@ from dpcore.models.start import UNIFORM, Start
 from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.release.integrity import MANIFEST, damaged, is_there, one_line, open_regular, refuse_store_error
 from dpcore.release.listing import pointed
-from dpcore.release.manifest import checked_manifest, manifest_in
+from dpcore.release.manifest import manifest_in
 from dpcore.release.measured import MEASUREMENTS, read_measurements
 from dpcore.release.publishing import UNCERTAINTY
 from dpcore.release.started import START, read_start
@@ -188,7 +188,7 @@ def open_release_with(written: bytes, path: AnyPath) -> Release:
         OutputError: If its store fails.
     """
     require_not_withdrawn(path)
-    return _opened(checked_manifest(written, path), hashlib.sha256(written).hexdigest(), path)
+    return _opened(*manifest_in(path, written=written), path)
 
 
 def _opened(manifest: Mapping[str, Any], digest: str, path: AnyPath) -> Release:

@@ -10,8 +10,8 @@ from dpcore.errors import UsageError
 from dpcore.object_store import any_path, output_address
 from dpcore.release.integrity import one_line
 from dpcore.release.listing import pointed
+from dpcore.release.problems import Verification, verify_release
 from dpcore.release.signing import KEY_VARIABLE, new_key, read_public_key
-from dpcore.release.verification import Verification, verify_release
 
 DAMAGED = 1
 
@@ -83,14 +83,8 @@ def _verify(arguments: argparse.Namespace) -> Answer:
             *(f"  {each.sentence}" for each in found.problems),
         ]
         return Answer(data, "\n".join([*lines, "copy the release again from its publisher"]), exit_code=DAMAGED)
-    return Answer(data, "\n".join([_compared(found), _signature(found, key=key), *_promise(found)]))
-
-
-def _compared(found: Verification) -> str:
-    name = one_line(found.manifest.get("release"))
-    if found.complete:
-        return f"release {name}: all {found.files} files are as published"
-    return f"release {name}: the {found.files} files are as its manifest says; an earlier version of dpflow made it, without a hash of the manifest itself"
+    whole = f"release {one_line(found.manifest.get('release'))}: all {found.files} files are as published"
+    return Answer(data, "\n".join([whole, _signature(found, key=key), *_promise(found)]))
 
 
 def _signature(found: Verification, *, key: str | None) -> str:

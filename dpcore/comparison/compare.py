@@ -26,7 +26,8 @@ from dpcore.comparison.truth import Truth, read_truth
 from dpcore.errors import OutputError, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.places import Places, made_private_folder, places_of_spec, using
-from dpcore.release.integrity import damage, one_line
+from dpcore.release.integrity import one_line
+from dpcore.release.problems import problems
 from dpcore.tables.ingest import Source
 
 progress = logging.getLogger("dpcore.progress")
@@ -149,8 +150,8 @@ def _compared(made: Made, source: Source, *, private: Path, allow_changed: bool)
 
 def read_release(release: Release, cells: Comparable) -> tuple[CodedRows, Mapping[str, Counted]]:
     """Read the rows of a release, and count its columns at their fine places."""
-    if problem := damage(release.folder, release.manifest, digest=release.manifest_sha256):
-        raise UsageError(f"{one_line(release.folder)} is damaged: {problem}; copy the release again")
+    if problem := next(problems(release.folder), None):
+        raise UsageError(f"{one_line(release.folder)} is damaged: {problem.sentence}; copy the release again")
     universe = release.universe
     fine = {name: FinePlaces.of(attribute) for name, attribute in universe.attributes.items()}
     places = {name: np.zeros(each.size) for name, each in fine.items() if each is not None}

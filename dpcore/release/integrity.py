@@ -1,19 +1,15 @@
-"""Check that a release is still what was published: every file in its manifest, byte for byte, and no other file."""
+"""Files of releases, which others may have changed: read them, walk through their folders, and name what is damaged."""
 
 import errno
-import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from io import BufferedRandom, BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
 
-from dpcore.errors import LedgerError, OutputError, ReleaseDamaged
+from dpcore.errors import DpflowError, LedgerError, OutputError, ReleaseDamaged, UsageError
 from dpcore.object_store import AnyPath, ObjectPath, below
-from dpcore.release.signing import SIGNATURE, SIGNATURE_BYTES, is_signature
-from dpcore.release.sums import SUMS, encode_sums
 
 MANIFEST = "manifest.json"
 
@@ -178,15 +174,13 @@ def raise_store_error(path: AnyPath, error: Exception) -> None:
 
 def refuse_store_error(path: AnyPath, error: Exception) -> None:
     """Like `raise_store_error`, but raise an OutputError, which users can be shown."""
-    try:
+    with unknown():
         raise_store_error(path, error)
-    except OSError as failure:
-        raise unreadable(path, failure) from None
 
 
-def unreadable(path: AnyPath, error: OSError) -> OutputError:
-    """Return the error for a path that cannot be read, although something may be there."""
-    return OutputError(f"{one_line(path)} cannot be read: {error.strerror}; try again when it can be read")
+def unknown() -> AbstractContextManager[None]:
+    """Convert an OSError to an OutputError: something may be there, although it cannot be read."""
+    return reading(OutputError, otherwise="; try again when it can be read")
 
 
 def damaged(path: AnyPath, problem: str, *, run: str | None = None) -> ReleaseDamaged:
@@ -205,14 +199,13 @@ def read_published(release: AnyPath, name: str, *, limit: int, run: str | None =
         ReleaseDamaged: If the file is missing, or cannot be what was published.
         OutputError: If that cannot be known, for example because a store fails.
     """
-    try:
-        return read_regular(release / name, limit=limit)
-    except (FileNotFoundError, NotADirectoryError):
-        problem = f"{name} is missing" if is_folder(release) else "it is missing"
-    except (NotRegularFileError, TooLargeError):
-        problem = f"{name} is not what was published"
-    except OSError as error:
-        raise unreadable(release / name, error) from None
+    with unknown():
+        try:
+            return read_regular(release / name, limit=limit)
+        except (FileNotFoundError, NotADirectoryError):
+            problem = f"{name} is missing" if is_folder(release) else "it is missing"
+        except (NotRegularFileError, TooLargeError):
+            problem = f"{name} is not what was published"
     raise damaged(release, problem, run=run)
 
 
@@ -232,20 +225,23 @@ def require_permitted(path: AnyPath) -> None:
 
 
 @contextmanager
-def access_errors() -> Iterator[None]:
-    """Convert an OSError to a LedgerError: a missing permission, or a disk that fails, says nothing about the release."""
+def reading(kind: type[DpflowError], *, otherwise: str) -> Iterator[None]:
+    """Convert an OSError: a missing permission, or a disk or store that fails, says nothing about a release."""
     try:
         yield
-    except PermissionError as error:
-        raise LedgerError(
-            f"{one_line(error.filename)} is not readable by this user, so the releases were not verified; run verify as a user who "
-            "may read them, or grant this user read access"
-        ) from None
     except OSError as error:
-        raise LedgerError(
-            f"{one_line(error.filename)} cannot be read ({error.strerror}), so the releases were not verified; check the disk, then "
-            "run verify again"
-        ) from None
+        raise kind(f"{one_line(error.filename)} cannot be read ({error.strerror}){otherwise}") from None
+
+
+def readable() -> AbstractContextManager[None]:
+    """Convert an OSError to a UsageError."""
+    return reading(UsageError, otherwise="; check its permissions")
+
+
+def access_errors() -> AbstractContextManager[None]:
+    """Convert an OSError to a LedgerError."""
+    advice = "run verify as a user who may read it, or check the disk, then run verify again"
+    return reading(LedgerError, otherwise=f", so the releases were not verified; {advice}")
 
 
 def one_line(name: object) -> str:
@@ -256,135 +252,6 @@ def one_line(name: object) -> str:
     """
     text = str(name)
     return text if text.isprintable() and "\\" not in text else repr(text)
-
-
-class Expected(NamedTuple):
-    """What is known of a published file: its SHA-256, and its size unless only the hash is known."""
-
-    sha256: str
-    size: int | None = None
-
-
-def damage(folder: AnyPath, manifest: Mapping[str, Any], *, digest: str) -> str | None:
-    """Describe the first file of a release that differs from its manifest, or return None.
-
-    Args:
-        folder: The folder of the release.
-        manifest: The parsed manifest. The ledger, not this function, decides whether it is the right manifest.
-        digest: The SHA-256 of the manifest.
-
-    Raises:
-        PermissionError: If this user may not read a file, or may not list a folder, which could then hold other files.
-        OSError: If the store fails.
-    """
-    try:
-        listed = listed_files(manifest)
-        signed = signer_of(manifest)
-        sums = sums_of(listed, digest=digest)
-    except (KeyError, TypeError, ValueError):
-        return f"{MANIFEST} lists a file without its size and hash, or outside the release"
-    if has_sums(manifest):
-        listed[SUMS] = Expected(hashlib.sha256(sums).hexdigest(), len(sums))
-    for name, changed in changes(folder, listed, beside={MANIFEST, SIGNATURE} if signed else {MANIFEST}):
-        return f"{one_line(name)} {changed}"
-    problem = signature_problem(folder, sums, public=signed) if signed else None
-    return f"{SIGNATURE} {problem}" if problem else None
-
-
-def listed_files(manifest: Mapping[str, Any]) -> dict[str, Expected]:
-    """Return the files that a manifest lists: all but itself and what is made from it.
-
-    Raises:
-        KeyError, TypeError, ValueError: If an entry is malformed, or names a file outside the release.
-    """
-    files = manifest.get("files", [])
-    if not isinstance(files, list):
-        raise TypeError
-    return {str(_inside(entry["path"])): Expected(str(entry["sha256"]), _size(entry["bytes"])) for entry in files}
-
-
-def has_sums(manifest: Mapping[str, Any]) -> bool:
-    """Return whether a release has `SHA256SUMS`, as all do since the second format of manifests."""
-    number = manifest.get("format")
-    return isinstance(number, int) and number >= 2
-
-
-def signer_of(manifest: Mapping[str, Any]) -> str | None:
-    """Return the public key of a signed release, or None.
-
-    Raises:
-        KeyError, TypeError: If the entry is malformed.
-    """
-    signed = manifest.get("signed_by")
-    return None if signed is None else str(signed["public_key"])
-
-
-def sums_of(listed: Mapping[str, Expected], *, digest: str) -> bytes:
-    """Return the content of `SHA256SUMS` for the files that a manifest lists, and the manifest's own SHA-256."""
-    return encode_sums({MANIFEST: digest} | {name: each.sha256 for name, each in listed.items()})
-
-
-def changes(folder: AnyPath, listed: Mapping[str, Expected], *, beside: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each file that is missing, changed or added, with what is wrong with it.
-
-    Args:
-        folder: The folder of the release.
-        listed: The files to compare, by their paths in the folder.
-        beside: Other files that belong to the release and are not compared.
-    """
-    for name, expected in listed.items():
-        if problem := _problem(folder / name, expected):
-            yield name, problem
-    for name in files_in(folder, [*listed, *beside]):
-        yield name, "is not listed in its manifest"
-
-
-def signature_problem(folder: AnyPath, sums: bytes, *, public: str) -> str | None:
-    """Describe what is wrong with the signature of a release, or return None."""
-    try:
-        written = read_regular(folder / SIGNATURE, limit=SIGNATURE_BYTES)
-    except (FileNotFoundError, NotADirectoryError):
-        return "is missing"
-    except PermissionError:
-        raise
-    except OSError as error:
-        raise_store_error(folder / SIGNATURE, error)
-        return "is not a signature"
-    return None if is_signature(written, sums, public=public) else f"is not a signature with the key {one_line(public)}"
-
-
-def _inside(name: object) -> PurePosixPath:
-    """Return a file name as a path below the release's folder, or raise."""
-    path = PurePosixPath(str(name))
-    own = {PurePosixPath(each) for each in (MANIFEST, SUMS, SIGNATURE)}
-    if path.is_absolute() or ".." in path.parts or not path.parts or path in own:
-        raise ValueError
-    return path
-
-
-def _size(value: object) -> int:
-    if type(value) is not int:  # JSON also has true, 1.0 and numbers that become infinite
-        raise TypeError
-    return value
-
-
-def _problem(path: AnyPath, expected: Expected) -> str | None:
-    try:
-        with open_regular(path) as file:
-            found = os.fstat(file.fileno()).st_size
-            if expected.size is not None and found != expected.size:
-                return f"has {found:,} bytes, but was published with {expected.size:,}"
-            same = hashlib.file_digest(file, "sha256").hexdigest() == expected.sha256
-    except (FileNotFoundError, NotADirectoryError):
-        return "is missing"
-    except NotRegularFileError:
-        return "is no longer a regular file"
-    except PermissionError:  # says nothing about the file's content
-        raise
-    except OSError as error:
-        raise_store_error(path, error)
-        return "cannot be read"
-    return None if same else "is not what was published"
 
 
 def files_in(folder: AnyPath, listed: Iterable[str]) -> Iterator[str]:

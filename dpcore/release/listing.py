@@ -4,16 +4,13 @@ A release of the folder is what has the name of one, what `latest.json` names, a
 release whose folder is gone is found to be missing, and is never passed over.
 """
 
-import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.errors import ReleaseDamaged, UsageError
+from dpcore.errors import ReleaseDamaged
 from dpcore.object_store import AnyPath, ObjectPath
-from dpcore.release.dataset_folder import LATEST, is_name, pointer
+from dpcore.release.dataset_folder import LATEST, is_name, named_by
 from dpcore.release.integrity import (
     LARGEST_MANIFEST,
     LARGEST_NOTE,
@@ -24,6 +21,7 @@ from dpcore.release.integrity import (
     one_line,
     read_published,
     read_regular,
+    readable,
     refuse_store_error,
 )
 from dpcore.release.manifest import manifest_in, parsed_manifest
@@ -68,7 +66,7 @@ def listed_in(folder: AnyPath) -> tuple[Listed, ...]:
         UsageError: If the folder cannot be read.
     """
     newest = pointed(folder)
-    with readable(folder):
+    with readable():
         pending = sorted(_names(folder) | ({newest} if newest else set()))
         found: dict[str, Listed] = {}
         while pending:
@@ -103,15 +101,6 @@ def _listed(folder: AnyPath, name: str, *, newest: bool) -> Listed:
     return Listed(name, release, manifest, notice, newest, None)
 
 
-@contextmanager
-def readable(folder: AnyPath) -> Iterator[None]:
-    """Convert the errors of a file system or store."""
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"{one_line(folder)} cannot be read ({error.strerror}); check its permissions") from None
-
-
 def pointed(folder: AnyPath) -> str | None:
     """Return the name of the release that `latest.json` points to, or None if the folder has no releases, or is itself one.
 
@@ -121,17 +110,15 @@ def pointed(folder: AnyPath) -> str | None:
         ReleaseDamaged: If the folder has releases, and `latest.json` is missing or damaged.
         OutputError: If the store of the folder fails.
     """
-    with readable(folder):
+    with readable():
         if is_there(folder / MANIFEST) or is_there(folder / SUMS):
             return None
     try:
-        note = json.loads(read_regular(folder / LATEST, limit=LARGEST_NOTE))
-        name = note["release"]
-        if is_name(name) and note == pointer(name):
-            return str(name)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        if name := named_by(read_regular(folder / LATEST, limit=LARGEST_NOTE)):
+            return name
+    except OSError as error:
         refuse_store_error(folder, error)
-        with readable(folder):
+        with readable():
             if isinstance(error, FileNotFoundError | NotADirectoryError) and not _names(folder):
                 return None
     raise damaged(folder / LATEST, "it is missing or not what dpflow writes")

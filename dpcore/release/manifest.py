@@ -4,7 +4,6 @@ Readers should ignore keys that they do not know: later versions of dpflow add s
 format. All of dpflow reads the manifest of a release here, so that no other code meets one that is damaged.
 """
 
-import hashlib
 import inspect
 import json
 import math
@@ -18,28 +17,23 @@ from dpcore.descent import Finding
 from dpcore.object_store import AnyPath
 from dpcore.privacy.accounting import Currency
 from dpcore.release.integrity import (
-    LARGEST_MANIFEST,
     MANIFEST,
     MOST_PARTS,
     damaged,
-    listed_files,
+    is_folder,
     one_line,
     parts_of,
-    read_published,
-    signature_problem,
-    sums_of,
+    unknown,
 )
-from dpcore.release.signing import SIGNATURE
+from dpcore.release.problems import Contents, listed_files
 from dpcore.release.statement import ACCOUNTING, StatedPart, Statement
-from dpcore.release.sums import LARGEST_SUMS, SUMS, decode_sums
 from dpcore.release.versions import Version
 from dpcore.reporting.outcome import Round
 from dpcore.spec.release import ReleaseSpec
 from dpcore.universe.dependencies import LearnedFunction
-from dpcore.version import installed_version
 
 FORMAT = 2
-"""The format of manifests that this version writes. Since format 2 a release has `SHA256SUMS` and descriptors for other programs."""
+"""The format of manifests. It changes if a documented key changes its meaning."""
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -152,42 +146,25 @@ class Manifest(_Part):
         return self
 
 
-def manifest_in(release: AnyPath) -> tuple[dict[str, Any], str]:
+def manifest_in(release: AnyPath, *, written: bytes | None = None) -> tuple[dict[str, Any], str]:
     """Return the manifest in the folder of a release, and its SHA-256.
 
-    Raises:
-        ReleaseDamaged: If it is missing, or `checked_manifest` refuses it.
-        OutputError: If the store of the release fails.
-    """
-    written = read_published(release, MANIFEST, limit=LARGEST_MANIFEST)
-    return checked_manifest(written, release), hashlib.sha256(written).hexdigest()
-
-
-def checked_manifest(written: bytes, release: AnyPath) -> dict[str, Any]:
-    """Return the content of a release's manifest: as `SHA256SUMS` has it, with a valid signature if it is signed, and by its contract.
+    It is as `SHA256SUMS` has it, with a valid signature if it is signed, and by its contract. `written` is the manifest if the caller has read it.
 
     Raises:
-        ReleaseDamaged: If it is anything else.
+        ReleaseDamaged: If it is missing, or anything else.
         OutputError: If the store of the release fails.
     """
-    sums, digest = read_published(release, SUMS, limit=LARGEST_SUMS), hashlib.sha256(written).hexdigest()
-    try:
-        stated = decode_sums(sums).get(MANIFEST)
-    except ValueError:
-        raise damaged(release, f"{SUMS} is not what was published") from None
-    if stated != digest:
-        raise damaged(release, f"{MANIFEST} is not what {SUMS} lists")
-    content = parsed_manifest(written, release)
-    if sums != sums_of(listed_files(content), digest=digest):
-        raise damaged(release, f"{SUMS} does not list the files of {MANIFEST}")
-    signer = content["signed_by"]
-    if signer and (problem := signature_problem(release, sums, public=signer["public_key"])):
-        raise damaged(release, f"{SIGNATURE} {problem}")
-    return content
+    with unknown():
+        contents = Contents.read(release, written=written)
+        there = contents.written is not None or is_folder(release)
+        for problem in contents.problems_of_lists():
+            raise damaged(release, problem.sentence if there else "it is missing")
+    return parsed_manifest(contents.written or b"", release), str(contents.digest)
 
 
 def parsed_manifest(written: bytes, release: AnyPath) -> dict[str, Any]:
-    """Return the content of a manifest that follows its contract. One of this version must have every key that this version writes.
+    """Return the content of a manifest that follows its contract.
 
     Raises:
         ReleaseDamaged: If a key is missing, or has a value of another type.
@@ -196,7 +173,7 @@ def parsed_manifest(written: bytes, release: AnyPath) -> dict[str, Any]:
         raise damaged(release, f"{MANIFEST} has more parts than dpflow writes")
     try:
         content: dict[str, Any] = json.loads(written)
-        read = Manifest.model_validate_json(written, strict=True)
+        read = Manifest.model_validate_json(written, strict=True).model_dump(mode="json", exclude_unset=True)
         spec = ReleaseSpec.model_validate(content["spec"]).model_dump(mode="json", exclude={"source", "engine"})
         listed_files(content)
     except ValidationError as error:
@@ -204,23 +181,7 @@ def parsed_manifest(written: bytes, release: AnyPath) -> dict[str, Any]:
         raise damaged(release, f"{one_line(place or 'the text')} in {MANIFEST} is not what dpflow writes") from None
     except (ValueError, TypeError, RecursionError):
         raise damaged(release, f"{MANIFEST} is not what dpflow writes") from None
-    whole = read.model_dump(mode="json", exclude_unset=True) | {"spec": spec}
-    if read.privacy.versions.get("dpflow") in (None, installed_version()) and not _holds(content, whole):
-        raise damaged(release, f"{MANIFEST} lacks a part of what this version of dpflow writes")
-    return {**content, **whole, "privacy": content["privacy"] | whole["privacy"]}  # with the defaults of this version
-
-
-def _holds(content: Any, whole: Any) -> bool:
-    """Return whether JSON data has every key of other data, with the same values.
-
-    >>> _holds({"a": [1], "b": 2}, {"a": [1]}), _holds({"b": 2}, {"a": [1]})
-    (True, False)
-    """
-    if isinstance(whole, dict):
-        return isinstance(content, dict) and all(key in content and _holds(content[key], whole[key]) for key in whole)
-    if isinstance(whole, list):
-        return isinstance(content, list) and len(content) == len(whole) and all(map(_holds, content, whole))
-    return bool(content == whole)
+    return {**content, **read, "spec": spec, "privacy": content["privacy"] | read["privacy"]}
 
 
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)

@@ -111,11 +111,7 @@ def read_measurements(path: AnyPath) -> tuple[Resolutions, tuple[Measurement, ..
             else:
                 resolutions.coarsen(version["column"], _expanded(version["groups"]))
         return resolutions, tuple(_measurements(public["measurements"], counts))
-    except KeyError:
-        raise UsageError(
-            f"{MEASUREMENTS} was written by an earlier version of dpflow, which kept too little for answers; make a new release"
-        ) from None
-    except (OSError, pa.ArrowException, ValueError, TypeError, RecursionError) as error:
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, RecursionError) as error:
         refuse_store_error(path, error)
         raise UsageError(f"{MEASUREMENTS} cannot be read; copy the release again") from None
 

@@ -5,7 +5,7 @@ ledger has the same identity, but it lacks this event or has another one in its 
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -115,8 +115,10 @@ def _events_without(ledger: Ledger, owner: Owner) -> int | None:
     return head.seq
 
 
-def owner_changed(ledger: Ledger, folder: AnyPath, *, accounts: Collection[str]) -> str | None:
-    """Describe what is wrong with the file that names a folder's owner, or return None.
+def owner_problems(
+    ledger: Ledger, folder: AnyPath, *, accounts: Collection[str], foreign: Sequence[str]
+) -> Iterator[str]:
+    """Yield what is wrong with the file that names a folder's owner, and releases of other ledgers that the owner has not adopted.
 
     A file that names another ledger is accepted, since that ledger may have adopted the folder. Runs from this ledger are rejected.
 
@@ -125,36 +127,24 @@ def owner_changed(ledger: Ledger, folder: AnyPath, *, accounts: Collection[str])
         folder: The folder that holds the releases of a dataset. It may have another name than its account, because runs may have
             reached it through a link.
         accounts: The accounts whose runs have published there.
+        foreign: The releases in or below the folder whose manifests name another ledger, as they are to be shown.
     """
     if not is_there(folder / FILE):
-        return None
+        return
     require_permitted(folder / FILE)
     try:
         owner = owner_of(folder, accounts=accounts)
     except UsageError:
-        return f"{FILE} cannot be read"
-    if owner is not None and owner.ledger == ledger.identity() and _events_without(ledger, owner) is not None:
-        return f"{FILE} names event {owner.seq} with a hash that is not in this ledger"
-    return None
-
-
-def not_adopted(ledger: Ledger, folder: AnyPath, *, accounts: Collection[str], foreign: Sequence[str]) -> str | None:
-    """Describe a release of another ledger in a folder that this ledger owns and has not adopted, or return None.
-
-    Args:
-        ledger: This ledger.
-        folder: The folder that holds the releases of a dataset, for which `owner_changed` found nothing wrong.
-        accounts: The accounts whose runs have published there.
-        foreign: The releases in or below the folder whose manifests name another ledger, as they are to be shown.
-    """
-    if not foreign or not is_there(folder / FILE):
-        return None
-    owner = owner_of(folder, accounts=accounts)
+        yield f"{FILE} cannot be read"
+        return
+    if owner is None or owner.ledger != ledger.identity():
+        return
+    if _events_without(ledger, owner) is not None:
+        yield f"{FILE} names event {owner.seq} with a hash that is not in this ledger"
     with ledger.reading() as rows:
         adopted = any(event.account in accounts for event in rows.events_of_kind(EventKind.ADOPTED))
-    if owner is None or owner.ledger != ledger.identity() or adopted:
-        return None
-    return f"{one_line(foreign[0])} is a release of another ledger, but this ledger has not adopted the folder"
+    for release in () if adopted else foreign:
+        yield f"{one_line(release)} is a release of another ledger, but this ledger has not adopted the folder"
 
 
 def claim_folder(ledger: Ledger, folder: AnyPath) -> None:

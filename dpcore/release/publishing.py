@@ -30,16 +30,13 @@ from dpcore.release.integrity import (
     LARGEST_MANIFEST,
     MANIFEST,
     MOST_PARTS,
-    damage,
-    listed_files,
     one_line,
     parts_of,
-    read_manifest,
-    sums_of,
 )
 from dpcore.release.manifest import FORMAT, SignedBy
 from dpcore.release.measured import MEASUREMENTS, measurement_schema, measurement_tables
 from dpcore.release.persons import PersonRows
+from dpcore.release.problems import Contents, listed_files, problems, sums_of
 from dpcore.release.signing import SIGNATURE, signing_key
 from dpcore.release.started import START, start_options, start_table
 from dpcore.release.sums import SUMS
@@ -136,7 +133,7 @@ def publish_folder(
     final = folder / name
     with _output_errors(folder, draft.statement.run):
         if recorded and not _is_free(final):
-            published = folder_as_recorded(final, recorded, run=draft.statement.run)
+            published = as_recorded(final, recorded, run=draft.statement.run)
         else:
             folder.mkdir(parents=True, exist_ok=True)
             published = _appeared_or_same(draft, final, in_chain=in_chain, confirm=confirm)
@@ -174,16 +171,14 @@ def _is_free(final: Path) -> bool:
     return final.is_dir() and not final.is_symlink() and not any(final.iterdir())
 
 
-def folder_as_recorded(final: Path, recorded: Collection[str], *, run: str) -> Published:
+def as_recorded(final: AnyPath, recorded: Collection[str], *, run: str) -> Published:
     """Return the release at a path if the run has recorded it and it is undamaged, else raise."""
-    written = _manifest_there(final)
-    digest = hashlib.sha256(written).hexdigest()
-    if digest not in recorded:
+    contents = Contents.read(final)
+    if contents.digest is None or contents.digest not in recorded:
         raise another(final, f"{MANIFEST} is missing or differs", run=run)
-    manifest = json.loads(written)
-    if problem := damage(final, manifest, digest=digest):
-        raise another(final, problem, run=run)
-    return Published(final, manifest, digest, appeared=False)
+    for problem in problems(final):
+        raise another(final, problem.sentence, run=run)
+    return Published(final, contents.manifest, contents.digest, appeared=False)
 
 
 def _appeared_or_same(
@@ -201,27 +196,19 @@ def _appeared_or_same(
         except FileNotFoundError:
             if _is_free(final):
                 raise  # otherwise a faster worker has removed this draft as a leftover
-    written = _manifest_there(final)
-    if (told := chosen(written)) and in_chain(told.head):
+    contents = Contents.read(final)
+    if (told := chosen(contents.written)) and in_chain(told.head):
         statement = replace(draft.statement, ledger_head=told.head)
         with _draft_beside(final) as folder:
             same = replace(draft, statement=statement, before=told.before)
             manifest, digest, portrait = write_files(folder, same, created=told.created)
-        if hashlib.sha256(written).hexdigest() == digest and not damage(final, manifest, digest=digest):
+        if contents.digest == digest and not any(problems(final)):
             return Published(final, manifest, digest, appeared=False, portrait=portrait)
     raise another(final, "its files are not those that this run would write", run=draft.statement.run)
 
 
 def _draft_beside(final: Path) -> AbstractContextManager[Path]:
     return new_draft(final.with_name(f"{DRAFT_OF_RELEASE}{final.name}-{secrets.token_hex(4)}"))
-
-
-def _manifest_there(final: Path) -> bytes:
-    """Return the manifest at the path of a release, or nothing if it cannot be read."""
-    try:
-        return read_manifest(final / MANIFEST)
-    except OSError:
-        return b""
 
 
 class Chosen(NamedTuple):
@@ -232,10 +219,10 @@ class Chosen(NamedTuple):
     before: str | None
 
 
-def chosen(manifest: bytes) -> Chosen | None:
+def chosen(manifest: bytes | None) -> Chosen | None:
     """Return what a manifest states about the moment of its publication, or None if that is missing or malformed."""
     try:
-        told = json.loads(manifest.decode("utf-8"))
+        told = json.loads(manifest or b"")
         created, head, before = told["created"], told["privacy"]["ledger_head"], told["version"]["before"]
         well_formed = whole_minute(dt.datetime.fromisoformat(created)) == created and isinstance(head, str)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):

@@ -126,11 +126,11 @@ class Statement:
     versions: dict[str, str]
     made_from: tuple[StatedPart, ...]
     in_one_block: Promise | None
-    blocks: BlocksStatement | None = None
-    weight: str | None = None
-    max_row_weight: int = 1
-    chosen_limit: ChosenLimit | None = None
-    reservation: int | None = None
+    blocks: BlocksStatement | None
+    weight: str | None
+    max_row_weight: int
+    chosen_limit: ChosenLimit | None
+    reservation: int
 
     def to_json(self) -> dict[str, Any]:
         """Return the statement as plain JSON values."""

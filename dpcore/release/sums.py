@@ -7,6 +7,7 @@ it. Its first line, a comment for `sha256sum`, is the hash of the lines below: w
 import hashlib
 import re
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 
 SUMS = "SHA256SUMS"
 LARGEST_SUMS = 1 << 20
@@ -29,11 +30,11 @@ def decode_sums(content: bytes) -> dict[str, str]:
     """Return the hashes that a file lists.
 
     Raises:
-        ValueError: If `encode_sums` has not written exactly this content.
+        ValueError: If `encode_sums` has not written exactly this content, or a path leads out of the release.
     """
     lines = content.decode("ascii").split("\n")
     found = [_LINE.fullmatch(line) for line in lines[1:-1]]
     hashes = {each[2]: each[1] for each in found if each}
-    if encode_sums(hashes) != content:
+    if encode_sums(hashes) != content or any(".." in PurePosixPath(path).parts for path in hashes):
         raise ValueError
     return hashes

@@ -25,14 +25,13 @@ from dpcore.object_store import AnyPath, ObjectPath
 from dpcore.release.atomic_files import new_draft
 from dpcore.release.dataset_folder import point_latest, publication_note
 from dpcore.release.draft import Draft
-from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, damage, is_there, read_manifest, read_regular
-from dpcore.release.listing import readable
+from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, is_there, read_manifest, read_regular, readable
 from dpcore.release.publishing import (
     Chosen,
     Published,
     another,
+    as_recorded,
     chosen,
-    folder_as_recorded,
     publish_folder,
     write_files,
 )
@@ -57,10 +56,8 @@ def published_before(final: AnyPath, *, recorded: Collection[str], run: str) -> 
         OutputError: If it is damaged, or something else is there.
         UsageError: If it cannot be read.
     """
-    with readable(final):
-        if isinstance(final, ObjectPath):
-            return _as_recorded(final, _manifest_there(final), recorded, run=run)
-        return folder_as_recorded(final, recorded, run=run)
+    with readable():
+        return as_recorded(final, recorded, run=run)
 
 
 def publish_objects(  # noqa: PLR0913  the same as for a folder
@@ -91,7 +88,7 @@ def publish_objects(  # noqa: PLR0913  the same as for a folder
     with _store_errors(folder, run):
         written = _manifest_there(final)
         if recorded and written:
-            published = _as_recorded(final, written, recorded, run=run)
+            published = as_recorded(final, recorded, run=run)
         else:
             published = _uploaded(draft, final, written, in_chain=in_chain, confirm=confirm)
         point_latest(folder, draft.name, numbers=numbers)
@@ -104,16 +101,6 @@ def _manifest_there(final: ObjectPath) -> bytes:
         return read_manifest(final / MANIFEST)
     except FileNotFoundError:
         return b""
-
-
-def _as_recorded(final: ObjectPath, written: bytes, recorded: Collection[str], *, run: str) -> Published:
-    digest = hashlib.sha256(written).hexdigest()
-    if digest not in recorded:
-        raise another(final, f"{MANIFEST} differs", run=run)
-    manifest = json.loads(written)
-    if problem := damage(final, manifest, digest=digest):
-        raise another(final, problem, run=run)
-    return Published(final, manifest, digest, appeared=False)
 
 
 def _uploaded(

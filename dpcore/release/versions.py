@@ -72,7 +72,7 @@ def version_of(manifest: Mapping[str, Any], folder: AnyPath, *, before: str | No
         return Version(1, None, ())
     try:
         earlier = json.loads(read_manifest(folder / before / MANIFEST))
-        number = int((earlier.get("version") or {}).get("number", 1))
+        number = int(earlier["version"]["number"])
         read = {key: manifest[key] for key in ("spec", "universe", "columns")}
         own = json.loads(json.dumps(read))  # with lists instead of tuples, as in the other manifest
         changes = tuple(_changes(_meaning(earlier), _meaning(own)))

@@ -13,11 +13,11 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -31,7 +31,6 @@ from dpcore.release.integrity import (
     LARGEST_NOTE,
     MANIFEST,
     damaged,
-    files_in,
     is_there,
     one_line,
     raise_store_error,
@@ -40,7 +39,6 @@ from dpcore.release.integrity import (
     read_published,
     read_regular,
     refuse_store_error,
-    require_permitted,
     walk,
 )
 
@@ -333,27 +331,3 @@ def _remove(path: Path) -> None:
             path.unlink()
     except OSError as error:
         raise_unless_gone(error)
-
-
-def withdrawal_problem(folder: AnyPath, manifest: Mapping[str, Any], notice: Notice) -> str | None:
-    """Describe how the folder of a withdrawn release differs from what a withdrawal leaves, or return None.
-
-    Raises:
-        PermissionError: If this user may not read a file, or may not list a folder.
-    """
-    again = f"finish it with: dpflow withdraw {one_line(folder)} --reason TEXT"
-    expected = {WITHDRAWN: notice.encoded()}
-    if notice.keep is None:
-        expected[f"{DATA}/{SIGN}"] = sign_of(notice)
-    for name, content in expected.items():
-        require_permitted(folder / name)
-        found = _content(folder / name)
-        if found is None:
-            return f"it was withdrawn, but {name} is missing; {again}"
-        if found != content:
-            return f"{name} is not what the ledger recorded; {again}"
-    for each in manifest.get("files", []):
-        if is_there(folder / str(PurePosixPath(str(each["path"])))):
-            return f"it was withdrawn, but {one_line(each['path'])} is still there; {again}"
-    others = next(files_in(folder, [*expected]), None)
-    return None if others is None else f"{one_line(others)} does not belong to a withdrawn release; {again}"

@@ -17,9 +17,9 @@ from dpcore.errors import ReleaseDamaged, SourceError, UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState, claim_in
 from dpcore.ledger.checks import LONGEST
 from dpcore.object_store import AnyPath
-from dpcore.release.integrity import listed_files, one_line, open_regular, refuse_store_error
-from dpcore.release.listing import readable
+from dpcore.release.integrity import one_line, open_regular, readable, refuse_store_error
 from dpcore.release.manifest import parsed_manifest
+from dpcore.release.problems import listed_files
 from dpcore.release.withdrawal import is_recorded, notice_of, recorded_manifest
 from dpcore.reporting.lineage import bound_claim, bound_to
 from dpcore.runs.paying import claim_of
@@ -78,7 +78,7 @@ def _is_over(ledger: Ledger, run: Run, folder: AnyPath) -> bool:
     """Return whether a run is settled and will not be replayed: its release is in its place, by the manifest, or it has none."""
     if run.state is not RunState.SETTLED:
         return False
-    with readable(folder):
+    with readable():
         return run.release is None or is_recorded(ledger, run.id, folder / run.release)
 
 

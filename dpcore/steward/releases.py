@@ -11,8 +11,8 @@ from dpcore.ledger import EventKind, Ledger, open_ledger
 from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.places import current_places, working_folder
 from dpcore.release.dataset_folder import LATEST
-from dpcore.release.integrity import MANIFEST, one_line, read_manifest, refuse_store_error
-from dpcore.release.listing import pointed, readable
+from dpcore.release.integrity import MANIFEST, one_line, read_manifest, readable, refuse_store_error
+from dpcore.release.listing import pointed
 from dpcore.release.manifest import manifest_in
 from dpcore.release.withdrawal import Notice, read_notice, withdraw
 from dpcore.reporting.lineage import going_back_to, needed_by_open_runs
@@ -35,7 +35,7 @@ def dataset_folder(name: str) -> AnyPath:
         UsageError: If there is no such dataset.
     """
     path = any_path(name)
-    with readable(path):
+    with readable():
         found = path.is_dir()
     if found:
         return path.parent if (path / MANIFEST).exists() and not (path / LATEST).exists() else path
@@ -150,7 +150,7 @@ def _warn_of_later(ledger: Ledger, run: str) -> None:
 def _release_of(ledger: Ledger, place: str) -> tuple[str, AnyPath]:
     """Return the run that made a release, and the folder of the release."""
     path = any_path(place)
-    with readable(path):
+    with readable():
         of_dataset, of_release = (path / LATEST).exists(), (path / MANIFEST).exists()
     if of_dataset:
         raise UsageError(

@@ -6,7 +6,6 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,10 @@ from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
 from dpcore.object_store import AnyPath, ObjectPath, any_path, below, is_below, without_links
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.release.dataset_folder import misplaced, reservation_numbers, walk_releases
+from dpcore.release.folder_problems import RecordedFolder, walk_releases
 from dpcore.release.integrity import (
     MANIFEST,
     access_errors,
-    damage,
-    has_sums,
     is_folder,
     is_there,
     one_line,
@@ -32,9 +29,9 @@ from dpcore.release.integrity import (
     require_permitted,
     walk,
 )
-from dpcore.release.ownership import not_adopted, owner_changed
+from dpcore.release.problems import problems
 from dpcore.release.statement import ACCOUNTING, misstated
-from dpcore.release.withdrawal import WITHDRAWN, Notice, notice_of, withdrawal_problem
+from dpcore.release.withdrawal import Notice, notice_of
 from dpcore.reporting.lineage import Part, bound_to, ledger_parts, made_from, needed_for, published_by
 from dpcore.reporting.session_claims import Claim
 
@@ -187,7 +184,7 @@ def _read(path: AnyPath, *, identity: str) -> _Manifest | None:
         manifest = _Manifest(path, *named, privacy, content, digest)
         # A null character or a surrogate cannot be looked up in the ledger.
         readable = is_sha256(manifest.head) and isinstance(manifest.run, str) and manifest.run.isprintable()
-        readable = readable and ("ledger" not in privacy or is_sha256(privacy["ledger"]))
+        readable = readable and is_sha256(privacy["ledger"])
     except PermissionError:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -195,7 +192,7 @@ def _read(path: AnyPath, *, identity: str) -> _Manifest | None:
         readable = False
     if not readable:
         raise LedgerDamaged(f"the manifest {one_line(path)} is unreadable; restore the release from a backup")
-    return manifest if privacy.get("ledger", identity) == identity else None
+    return manifest if privacy["ledger"] == identity else None
 
 
 def _require_in_place(recorded: Iterable[_Recorded], read: Mapping[AnyPath, _Manifest | None]) -> None:
@@ -228,14 +225,14 @@ def _require_published(
     withdrawals = _withdrawals(ledger, manifests)
     for manifest in manifests:
         _require_recorded(manifest, runs[manifest.run], published[manifest.run])
-        problem = _changed_or_withdrawn(manifest, withdrawals)
+        problem = next(problems(manifest.path.parent, withdrawn=withdrawals.get(manifest.run)), None)
         if problem and manifest.run not in withdrawals:
             withdrawals = _withdrawals(ledger, manifests)  # it may have been withdrawn meanwhile
-            problem = _changed_or_withdrawn(manifest, withdrawals)
+            problem = next(problems(manifest.path.parent, withdrawn=withdrawals.get(manifest.run)), None)
         if problem:
-            raise _release_changed(manifest.path.parent, problem, withdrawn=manifest.run in withdrawals)
+            raise _release_changed(manifest.path.parent, problem.sentence, withdrawn=manifest.run in withdrawals)
         withdrawn += manifest.run in withdrawals
-        own = 1 + has_sums(manifest.content) + (manifest.content.get("signed_by") is not None)
+        own = 2 + (manifest.content.get("signed_by") is not None)
         files += 2 if manifest.run in withdrawals else own + len(manifest.content.get("files", []))
     return files, withdrawn
 
@@ -245,16 +242,6 @@ def _withdrawals(ledger: Ledger, manifests: Sequence[_Manifest]) -> dict[str, No
     identity, accounts = ledger.identity(), {manifest.account for manifest in manifests}
     events = {run: event for account in accounts for run, event in ledger.withdrawals(account).items()}
     return {run: notice_of(event, ledger=identity) for run, event in events.items()}
-
-
-def _changed_or_withdrawn(manifest: _Manifest, withdrawals: Mapping[str, Notice]) -> str | None:
-    """Describe what is wrong with the files of a release, or return None."""
-    folder = manifest.path.parent
-    if notice := withdrawals.get(manifest.run):
-        return withdrawal_problem(folder, manifest.content, notice)
-    if is_there(folder / WITHDRAWN):
-        return f"{WITHDRAWN} says that it was withdrawn, but the ledger has no record of that"
-    return damage(folder, manifest.content, digest=manifest.sha256)
 
 
 def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) -> None:
@@ -282,7 +269,7 @@ def _require_releases_only(
     read: Iterable[AnyPath],
     foreign: Mapping[AnyPath, Sequence[AnyPath]],
 ) -> None:
-    """Raise if a folder of releases holds something that could pass for a release, points to an older release as the newest, or has another owner.
+    """Raise if a folder of releases has a problem beside those of its releases.
 
     Args:
         ledger: The ledger.
@@ -291,32 +278,16 @@ def _require_releases_only(
         foreign: For each folder in which its releases were published, the manifests in and below it, at any depth, that name another ledger.
     """
     for folder, manifests in foreign.items():
-        here = {each.folder.name: each.run for each in recorded if each.beside == folder}
-        # Not the folder's name: runs may have reached it through a link, and the name of the link is the account's.
-        accounts = {ledger.run(run).account for run in here.values()}
-        known, numbers = set(read), _numbers(ledger, accounts, here)
-        gone = {run for account in accounts for run in ledger.withdrawals(account)}
-        withdrawn = {name for name, run in here.items() if run in gone}
-        is_open = partial(_is_open, ledger, accounts)
-        while problem := misplaced(
-            folder, manifests=known, recorded=here, numbers=numbers, withdrawn=withdrawn, is_open=is_open
-        ):
-            if not (published_since := set(_found_beside(folder)) - known):
-                break
-            known |= published_since
-        problem = problem or owner_changed(ledger, folder, accounts=accounts)
+        runs = {release.folder.name: release.run for release in recorded if release.beside == folder}
+        place, known = RecordedFolder(ledger, folder, runs), set(read)
         shown = [_shown_below(folder, path) for path in manifests]
-        if problem := problem or not_adopted(ledger, folder, accounts=accounts, foreign=shown):
-            raise LedgerDamaged(
-                f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
-                "run write the missing files again with --resume RUN"
-            )
-
-
-def _is_open(ledger: Ledger, accounts: Iterable[str], name: str) -> bool:
-    """Return whether an open run of some accounts has, or will have, a release of this name."""
-    runs = (run for account in accounts for run in ledger.runs(account))
-    return name in reservation_numbers(run for run in runs if run.state is RunState.OPEN)
+        while problem := next(place.problems(manifests=known, foreign=shown), None):
+            if not (published_since := set(_found_beside(folder)) - known):
+                raise LedgerDamaged(
+                    f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
+                    "run write the missing files again with --resume RUN"
+                )
+            known |= published_since
 
 
 def _shown_below(folder: AnyPath, manifest: AnyPath) -> str:
@@ -326,12 +297,6 @@ def _shown_below(folder: AnyPath, manifest: AnyPath) -> str:
         return str(below(folder, release))
     links = (path.name for path in folder.iterdir() if without_links(path / MANIFEST) == manifest)
     return next(links, str(release))
-
-
-def _numbers(ledger: Ledger, accounts: Iterable[str], recorded: Mapping[str, str]) -> dict[str, int]:
-    """Return, for each release of some accounts by name, the number of the event that last reserved its run."""
-    runs = {run.id: run for account in accounts for run in ledger.runs(account)}
-    return reservation_numbers(runs.values()) | {name: runs[run].first for name, run in recorded.items() if run in runs}
 
 
 def _release_changed(release: AnyPath, problem: str, *, withdrawn: bool = False) -> LedgerDamaged:

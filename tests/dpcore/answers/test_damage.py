@@ -20,8 +20,8 @@ from dpcore.ledger import open_ledger
 from dpcore.release import manifest as manifests
 from dpcore.release.listing import Listed, listed_in
 from dpcore.release.manifest import SignedBy
+from dpcore.release.problems import Contents, verify_release
 from dpcore.release.signing import SigningKey
-from dpcore.release.verification import verify_release
 from dpcore.runs.earlier_release import find_prior
 from dpcore.spec import load_spec
 from dpcore.steward.releases import latest
@@ -266,7 +266,7 @@ def test_a_promise_that_contradicts_the_sums_is_not_merged(
         (release / "manifest.json").write_text(json.dumps(cheapened(release)), encoding="utf-8")
     with pytest.raises(ReleaseDamaged, match=r"manifest\.json is not what SHA256SUMS lists"):
         merged(project)
-    monkeypatch.setattr(manifests, "checked_manifest", manifests.parsed_manifest)  # the defect: sums are not compared
+    monkeypatch.setattr(Contents, "problems_of_lists", lambda *_, **__: iter(()))  # the defect: sums are not compared
     assert merged(project)["epsilon"] < undamaged["merged"]["epsilon"] / 10
     assert verify_release(project / "merged").problems == ()
 

@@ -30,7 +30,7 @@ from dpcore.marginals.resolutions import Resolutions
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.release.manifest import Manifest
-from dpcore.release.verification import verify_release
+from dpcore.release.problems import verify_release
 from dpcore.steward.releases import withdraw_release
 from dpcore.steward.verify import verify_ledger
 from dpcore.universe import Boolean, Categorical, Universe

@@ -13,6 +13,7 @@ from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, Roun
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Sensitivity
 from dpcore.release.statement import ACCOUNTING, StatedPart, promised
+from dpcore.release.sums import SUMS, encode_sums
 from dpcore.reporting.lineage import ledger_parts
 
 ONE = Sensitivity(l1=1, l2_squared=1, linf=1)
@@ -72,6 +73,7 @@ def write_manifest(ledger: Ledger, run_id: str, path: Path) -> None:
     privacy = {
         "account": run.account,
         "run": run_id,
+        "ledger": ledger.identity(),
         "ledger_head": ledger.head(),
         "accounting": ACCOUNTING[account.currency],
         **terms,
@@ -81,7 +83,15 @@ def write_manifest(ledger: Ledger, run_id: str, path: Path) -> None:
         "reservation": run.first,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"format": 1, "privacy": privacy}), encoding="utf-8")
+    state(path, {"privacy": privacy})
+
+
+def state(manifest: Path, content: Any) -> None:
+    """Write a manifest, and the list of hashes that belongs to it."""
+    written = json.dumps(content).encode()
+    manifest.write_bytes(written)
+    hashes = {file["path"]: file["sha256"] for file in content.get("files", [])}
+    manifest.with_name(SUMS).write_bytes(encode_sums({manifest.name: sha256(written).hexdigest(), **hashes}))
 
 
 def recorded(manifest: Path) -> dict[str, str]:

@@ -56,6 +56,11 @@ STATEMENT = Statement(
         ),
     ),
     in_one_block=None,
+    blocks=None,
+    weight=None,
+    max_row_weight=1,
+    chosen_limit=None,
+    reservation=9,
 )
 
 

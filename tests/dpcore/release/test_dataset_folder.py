@@ -15,7 +15,7 @@ from dpcore.cli.main import main
 from dpcore.errors import DpflowError, LedgerDamaged, ReleaseDamaged
 from dpcore.ledger import Run, open_ledger, writing
 from dpcore.release import dataset_folder, publishing, release_id, withdrawal
-from dpcore.release.dataset_folder import pointer
+from dpcore.release.dataset_folder import encoded_pointer
 from dpcore.runs import steps, synthesis
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
@@ -39,7 +39,7 @@ def named(folder: Path) -> str:
 
 
 def point(folder: Path, name: str) -> None:
-    (folder / "latest.json").write_text(json.dumps(pointer(name)) + "\n", encoding="utf-8")
+    (folder / "latest.json").write_bytes(encoded_pointer(name))
 
 
 class YearAhead(datetime):

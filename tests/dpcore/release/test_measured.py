@@ -96,7 +96,7 @@ def test_every_measurement_is_restored_exactly(tmp_path: Path) -> None:
 
 
 def test_a_file_that_does_not_say_what_it_measured_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="earlier version of dpflow"):
+    with pytest.raises(UsageError, match=r"measurements\.parquet cannot be read"):
         read_measurements(written(tmp_path, metadata=False))
     (tmp_path / "measurements.parquet").write_bytes(b"PAR1 but no more")
     with pytest.raises(UsageError, match="copy the release again"):

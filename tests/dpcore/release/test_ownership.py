@@ -2,19 +2,18 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import dpcore.runs.synthesis
-import dpcore.steward.verify
 from dpcore.cli.output import UsedLedger
 from dpcore.errors import UsageError
 from dpcore.ledger import EventKind, Ledger, RunState, open_ledger
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
-from dpcore.release import ownership
+from dpcore.release import folder_problems, ownership
 from dpcore.release.ownership import FILE, check_owner, claim_folder, owner_of
 from tests.conftest import Workspace
 from tests.dpcore.cli.ledgers import dpflow
@@ -265,7 +264,7 @@ def test_a_release_of_another_ledger_is_named_unless_the_folder_was_adopted(
     assert dpflow("ledger", "verify") == 4
     assert "more is a release of another ledger, but this ledger has not adopted the folder" in capsys.readouterr().err
     with monkeypatch.context() as planted:
-        planted.setattr(dpcore.steward.verify, "not_adopted", lambda *_, **__: None)
+        planted.setattr(folder_problems, "owner_problems", lambda *_, **__: iter(()))
         assert dpflow("ledger", "verify") == 0
     (outputs(second) / FILE).write_text("{", encoding="utf-8")
     assert dpflow("run", second.spec, "--adopt", "both ledgers were used") == 0
@@ -298,10 +297,10 @@ def test_a_folder_that_is_a_link_with_another_name_is_verified_by_its_account(
     assert dpflow("run", workspace.spec) == 0
     assert dpflow("ledger", "verify") == 0
     with monkeypatch.context() as planted:
-        by_name: Callable[..., str | None] = lambda ledger, folder, accounts: ownership.owner_changed(  # noqa: E731
-            ledger, folder, accounts={folder.name}
+        by_name: Callable[..., Iterator[str]] = lambda ledger, folder, **_: ownership.owner_problems(  # noqa: E731
+            ledger, folder, accounts={folder.name}, foreign=()
         )
-        planted.setattr(dpcore.steward.verify, "owner_changed", by_name)
+        planted.setattr(folder_problems, "owner_problems", by_name)
         assert dpflow("ledger", "verify") == 4
     sound = {path: path.read_text(encoding="utf-8") for path in (file, latest)}
     for path, changed in (

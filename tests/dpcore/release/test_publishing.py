@@ -14,7 +14,8 @@ import pytest
 from dpcore import synthesize
 from dpcore.errors import LedgerDamaged, OutputError
 from dpcore.ledger import EventKind, Run, RunState, open_ledger
-from dpcore.release import Published, integrity, publishing, release_id
+from dpcore.release import Published, publishing, release_id
+from dpcore.release.problems import listed_files, sums_of
 from dpcore.runs import steps
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import load_spec
@@ -71,7 +72,7 @@ def forge(release: Path) -> None:
     new = {"rows": 5, "bytes": part.stat().st_size, "sha256": sha256(part.read_bytes()).hexdigest()}
     edit(release, lambda told: (told.update(rows=5), told["files"][0].update(new)))  # type: ignore[index]
     written = (release / MANIFEST).read_bytes()
-    sums = integrity.sums_of(integrity.listed_files(json.loads(written)), digest=sha256(written).hexdigest())
+    sums = sums_of(listed_files(json.loads(written)), digest=sha256(written).hexdigest())
     (release / "SHA256SUMS").write_bytes(sums)
 
 
@@ -235,7 +236,7 @@ def test_trusting_what_lies_there_would_make_a_forged_release_sound(
     forge(release)
     with pytest.raises(LedgerDamaged):
         verify_ledger()
-    monkeypatch.setattr(publishing, "folder_as_recorded", trusting)
+    monkeypatch.setattr(publishing, "as_recorded", trusting)
     synthesize(paid.spec, run_id="run", resume=True)
     assert events()[-1] == "republished"
     verify_ledger()

@@ -124,6 +124,11 @@ def test_the_statement_says_whom_it_protects() -> None:
             StatedPart("", None, AMOUNT_OF_ONE, fixed=1, blocks=(WHOLE,), delta=1e-9, draws=1000, max_rows_per_unit=2),
         ),
         "in_one_block": None,
+        "blocks": None,
+        "weight": None,
+        "max_row_weight": 1,
+        "chosen_limit": None,
+        "reservation": 1,
     }
     person = Statement(epsilon=1, delta=1e-9, unit="patient", max_rows_per_unit=2, neighbours="add-remove", **words)
     row = Statement(epsilon=0.5, delta=0, unit="row", max_rows_per_unit=1, neighbours="replace-one", **words)

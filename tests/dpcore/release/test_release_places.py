@@ -18,13 +18,13 @@ import pytest
 from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger import Ledger, RunState, open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
-from dpcore.release import dataset_folder, integrity, ownership
-from dpcore.release.dataset_folder import pointer
+from dpcore.release import dataset_folder, folder_problems, integrity, ownership, problems
+from dpcore.release.dataset_folder import encoded_pointer
 from dpcore.release.integrity import NotRegularFileError, open_regular
 from dpcore.steward import verify as module
 from dpcore.steward.verify import verify_ledger
 from tests.dpcore.ledger.fixtures import opened
-from tests.dpcore.ledger.story import measure, recorded, reserve, write_manifest
+from tests.dpcore.ledger.story import measure, recorded, reserve, state, write_manifest
 
 PART = "data/part-00000.parquet"
 
@@ -37,12 +37,11 @@ def write_release(ledger: Ledger, run: str, folder: Path, *, rows: bytes) -> Pat
     write_manifest(ledger, run, manifest)
     listed = [{"path": PART, "bytes": len(rows), "sha256": sha256(rows).hexdigest()}]
     edit(manifest, lambda content: {**content, "files": listed})
-    edit(manifest, lambda content: {**content, "privacy": {**content["privacy"], "ledger": ledger.identity()}})
     return manifest
 
 
 def edit(manifest: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    manifest.write_text(json.dumps(change(json.loads(manifest.read_text(encoding="utf-8")))), encoding="utf-8")
+    state(manifest, change(json.loads(manifest.read_text(encoding="utf-8"))))
 
 
 @dataclass(frozen=True)
@@ -169,9 +168,13 @@ def _only_if_found_nowhere(recorded: Iterable[Any], read: Mapping[Path, Any]) ->
 _require_in_place = module._require_in_place
 
 
+def no_problems(_folder: Any, **_: object) -> Iterator[str]:
+    return iter(())
+
+
 def test_looking_for_a_run_anywhere_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_require_in_place", _only_if_found_nowhere)
-    monkeypatch.setattr(module, "misplaced", lambda folder, **_: None)
+    monkeypatch.setattr(module.RecordedFolder, "problems", no_problems)
     told = COPIES["beside"](published)
     kept = shutil.copytree(published.release, "kept")
     missed = []
@@ -288,14 +291,14 @@ def test_comparing_only_with_what_is_on_record_would_not_do(
     _require_recorded = module._require_recorded
     monkeypatch.setattr(module, "_require_recorded", if_any)
     missed = []
-    for state in FORGED:
-        forge(runs[state], published.release.with_name("forged"))
+    for which in FORGED:
+        forge(runs[which], published.release.with_name("forged"))
         try:
             verify_ledger()
         except LedgerDamaged:
             pass
         else:
-            missed.append(state)
+            missed.append(which)
         shutil.rmtree(published.release.with_name("forged"))
     assert missed == [
         "settled without a release",
@@ -326,8 +329,12 @@ def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
             open_regular(path)
 
 
+def pointer(name: str) -> dict[str, str]:
+    return dict(json.loads(encoded_pointer(name)))
+
+
 def point(folder: Path, **told: str) -> None:
-    (folder / "latest.json").write_text(json.dumps(told), encoding="utf-8")
+    (folder / "latest.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
 
 
 def stray(folder: Path, *, at: Path | None = None) -> Path:
@@ -391,6 +398,7 @@ def link_at(path: Path, to: Path) -> None:
     path.symlink_to(to.absolute())
 
 
+NOT_WRITTEN = r"latest\.json is not what dpflow writes"
 NOT_A_RELEASE = "is a link to a folder that is not a release"
 HIDDEN: dict[str, tuple[Callable[[Path], object], str]] = {
     **{
@@ -433,12 +441,12 @@ def forge_and_link(folder: Path) -> None:
 
 
 MISPLACED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "rows": (stray, "stray holds data but no manifest.json"),
-    "rows with a bad name": (lambda at: stray(at, at=at / "a\x1b"), r"'a\\x1b' holds data"),
-    "link to rows": (lambda at: link_stray(at, stray(at, at=Path("aside"))), "linked holds data but no manifest.json"),
+    "rows": (stray, "stray/data lies beside"),
+    "rows with a bad name": (lambda at: stray(at, at=at / "a\x1b"), r"'a\\x1b/data' lies beside"),
+    "link to rows": (lambda at: link_stray(at, stray(at, at=Path("aside"))), f"linked {NOT_A_RELEASE}"),
     "rows in a folder with a dot": (
         lambda at: stray(at, at=at / ".partial-7"),
-        r"\.partial-7 holds data but no manifest",
+        r"\.partial-7/data lies beside",
     ),
     "a forged release in a folder with a dot": (lambda at: forge("ended", at / ".hidden"), r"\.hidden has no record"),
     "rows beside the releases": (lambda at: (at / "all.parquet").write_bytes(b"rows"), "all.parquet lies beside"),
@@ -467,29 +475,29 @@ MISPLACED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "pointer to the root": (
         lambda at: (foreign(at, at, release=""), own(at, ledger="f" * 64), point(at, **pointer(""))),
-        "latest.json does not name a release",
+        NOT_WRITTEN,
     ),
-    "pointer to an absolute path": (lambda at: point(at, **pointer("/x")), "latest.json does not name a release"),
-    "pointer with a separator": (lambda at: point(at, **pointer("a\\b")), "latest.json does not name a release"),
+    "pointer to an absolute path": (lambda at: point(at, **pointer("/x")), NOT_WRITTEN),
+    "pointer with a separator": (lambda at: point(at, **pointer("a\\b")), NOT_WRITTEN),
     "link to a forged release": (forge_and_link, "aside has no record"),
     "no owner": (lambda at: (at / "ledger.json").write_bytes(b"{"), "ledger.json cannot be read"),
     "the owner of another dataset": (lambda at: own(at, account="births"), "ledger.json cannot be read"),
     "an event that never was": (lambda at: own(at, hash="0" * 64), "ledger.json names event 2 with a hash"),
     "an event to come": (lambda at: own(at, seq=99), "ledger.json names event 99 with a hash"),
-    "no pointer": (lambda at: (at / "latest.json").write_bytes(b"{"), "latest.json cannot be read"),
-    "pointer is a pipe": (lambda at: os.mkfifo(at / "latest.json"), "latest.json cannot be read"),
+    "no pointer": (lambda at: (at / "latest.json").write_bytes(b"{"), NOT_WRITTEN),
+    "pointer is a pipe": (lambda at: os.mkfifo(at / "latest.json"), NOT_WRITTEN),
     "pointer with two names": (
         lambda at: (at / "latest.json").write_text(
             '{"release": "stray",' + json.dumps(pointer("release-1"))[1:], encoding="utf-8"
         ),
-        "latest.json cannot be read",
+        NOT_WRITTEN,
     ),
-    "pointer without a name": (lambda at: point(at, data="release-1/data"), "latest.json cannot be read"),
+    "pointer without a name": (lambda at: point(at, data="release-1/data"), NOT_WRITTEN),
     "pointer to other rows": (
         lambda at: point(at, **{**pointer("release-1"), "data": "../stray/data"}),
-        "latest.json does not name a release of this folder",
+        NOT_WRITTEN,
     ),
-    "pointer outside": (lambda at: point(at, **pointer("../clinic/release-1")), "latest.json does not name a release"),
+    "pointer outside": (lambda at: point(at, **pointer("../clinic/release-1")), NOT_WRITTEN),
     "pointer to nothing": (lambda at: point(at, **pointer("release-7")), "release-7, which does not exist"),
     "pointer to an older one": (lambda at: point(at, **pointer("release-0")), "release-0, but release-1 is newer"),
     **HIDDEN,
@@ -543,7 +551,7 @@ def test_looking_for_foreign_manifests_one_folder_deep_would_not_do(
     shutil.rmtree(published.release)
     shutil.rmtree(published.other)
     point(folder, **pointer(""))  # so that the newest rows are those in /data
-    with pytest.raises(LedgerDamaged, match=r"latest.json does not name a release"):
+    with pytest.raises(LedgerDamaged, match=NOT_WRITTEN):
         verify_ledger()
     monkeypatch.setattr(dataset_folder, "is_name", lambda text: Path(text).name == text)
     verify_ledger()
@@ -573,21 +581,21 @@ SKIPPING: dict[str, tuple[Callable[[pytest.MonkeyPatch], object], set[str]]] = {
     "hidden folders, and any with a manifest.json": (
         lambda patch: (
             patch.setattr(module, "_found_beside", lambda folder: module._found([folder])),
-            patch.setattr(module, "misplaced", lambda at, **told: misplaced(at, **{**told, "manifests": Everything()})),
+            patch.setattr(module.RecordedFolder, "_strays", lambda place, _: strays(place, Everything())),
         ),
         {name for name in HIDDEN if "manifest.json that is" in name or name.startswith("foreign")},
     ),
     "all in a folder of a draft": (
-        lambda patch: patch.setattr(dataset_folder, "DRAFT", AnyName()),
+        lambda patch: patch.setattr(folder_problems, "DRAFT", AnyName()),
         {"foreign manifest in .partial-7/x", "rows in .partial-7/x", "rows in .partial-7/x/draft"},
     ),
     "links": (
-        lambda patch: patch.setattr(dataset_folder, "is_folder", lambda path: False),
+        lambda patch: patch.setattr(folder_problems, "is_folder", lambda path: False),
         {name for name in HIDDEN if name.startswith("link ")},
     ),
 }
 """Planted defects: what is skipped, and the cases that then pass."""
-misplaced = dataset_folder.misplaced
+strays = folder_problems.RecordedFolder._strays
 
 
 @pytest.mark.parametrize("skipped", SKIPPING)
@@ -624,7 +632,7 @@ def test_a_release_that_is_published_while_verify_reads_is_no_damage(
     shutil.rmtree(published.release.with_name("new"))
     found = iter([tuple(module._found_beside(published.release.parent)), ()])
     monkeypatch.setattr(module, "_found_beside", lambda folder: next(found))  # planted: without looking again
-    with pytest.raises(LedgerDamaged, match=r"new/data/part-00000\.parquet lies beside the releases"):
+    with pytest.raises(LedgerDamaged, match=r"new/data lies beside the releases"):
         verify_ledger()
 
 
@@ -649,8 +657,7 @@ def test_manifests_of_other_ledgers_do_not_fill_the_memory(published: Published)
 def test_looking_at_manifests_only_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     stray(published.release.parent)
     own(published.release.parent, seq=99)
-    monkeypatch.setattr(module, "misplaced", lambda folder, **_: None)
-    monkeypatch.setattr(module, "owner_changed", lambda ledger, folder, accounts: None)
+    monkeypatch.setattr(module.RecordedFolder, "problems", no_problems)
     verify_ledger()
 
 
@@ -734,7 +741,8 @@ def test_what_this_user_may_not_read_is_not_called_missing_or_changed(
             assert verify_ledger(**NAMED[named]).absent == 0
         else:
             with pytest.raises(
-                LedgerError, match="is not readable by this user, so the releases were not verified"
+                LedgerError,
+                match=r"cannot be read \(Permission denied\), so the releases were not verified; run verify as a user",
             ) as refused:
                 verify_ledger(**NAMED[named])
             assert str(closed.relative_to(Path.cwd())) in str(refused.value)
@@ -750,10 +758,10 @@ def test_taking_what_one_may_not_see_for_absent_would_not_do(
     def seen(path: Path, *, follow: bool = False) -> bool:
         return path.exists() if follow else os.path.lexists(path)
 
-    for each in (module, dataset_folder, ownership):
+    for each in (module, folder_problems, ownership, problems):
         monkeypatch.setattr(each, "is_there", seen)
     monkeypatch.setattr(integrity, "raise_unless_gone", lambda error: None)
-    for each in (module, dataset_folder):
+    for each in (module, folder_problems):
         monkeypatch.setattr(each, "is_folder", os.path.isdir)
     prepared(published)
     said = set()

@@ -45,6 +45,7 @@ def part(number: int, **changes: Any) -> dict[str, Any]:
         "neighbours": "add-remove",
         "account": "visits",
         "run": f"run-{number}",
+        "reservation": number,
         "ledger": "l",
         "ledger_head": f"head-{number}",
         "spec_sha256": "0" * 64,

@@ -16,11 +16,12 @@ from dpcore.errors import LedgerDamaged, LedgerError, OutputError, SpecError, Us
 from dpcore.ledger import EventKind, Ledger, open_ledger
 from dpcore.object_store import ObjectPath, below
 from dpcore.release import Draft, targets
-from dpcore.release.dataset_folder import misplaced, point_latest, publication_note, release_id
-from dpcore.release.integrity import damage, walk
+from dpcore.release.dataset_folder import point_latest, publication_note, release_id
+from dpcore.release.folder_problems import RecordedFolder
+from dpcore.release.integrity import walk
 from dpcore.release.ownership import owner_of
+from dpcore.release.problems import problems, verify_release
 from dpcore.release.signing import SIGNATURE, new_key
-from dpcore.release.verification import verify_release
 from dpcore.release.versions import release_before
 from dpcore.release.withdrawal import SIGN
 from dpcore.reporting.session_claims import Claim
@@ -124,8 +125,7 @@ def complete(folder: ObjectPath) -> list[str]:
     seen = []
     for path in folder.iterdir() if folder.exists() else ():
         if (path / "manifest.json").exists():
-            written = content_of(path / "manifest.json")
-            assert damage(path, json.loads(written), digest=sha256(written).hexdigest()) is None
+            assert not any(problems(path))
             seen.append(path.name)
     if (folder / "latest.json").exists():
         assert json.loads(content_of(folder / "latest.json"))["release"] in seen
@@ -204,7 +204,7 @@ def test_the_release_of_a_settled_run_is_taken_from_the_store_only_if_it_is_unda
     recorded = (written.manifest_sha256,)
     found = targets.published_before(final, recorded=recorded, run="first")
     assert (found.manifest, found.manifest_sha256, found.appeared) == (written.manifest, recorded[0], False)
-    with pytest.raises(OutputError, match=r"is not the release of run first: manifest\.json differs"):
+    with pytest.raises(OutputError, match=r"is not the release of run first: manifest\.json is missing or differs"):
         targets.published_before(final, recorded=("0" * 64,), run="first")
     (final / "card.html").unlink()
     with pytest.raises(OutputError, match=r"is not the release of run first: card\.html is missing"):
@@ -508,13 +508,14 @@ def an_upload_that_was_killed_is_no_damage(here: Path, monkeypatch: pytest.Monke
     release = folder / name
     assert {SIGNATURE, "measurements.parquet", "data/part-00000.parquet"} <= {*objects_in(release)}
     assert verify_ledger(complete=[folder]).manifests == before
-    manifests = [each / "manifest.json" for each in folder.iterdir() if each != release]
-    after_its_end = misplaced(folder, manifests=manifests, recorded=(), numbers={}, is_open=lambda _: False)
-    assert f"{name} holds data but no" in str(after_its_end)
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordedFolder, "_is_unfinished", lambda *_: False)  # as after its end
+        with pytest.raises(LedgerDamaged, match=f"{name}/data lies beside the releases"):
+            verify_ledger()
     note = publication_note(release)
     written = content_of(note)
     note.unlink()
-    with pytest.raises(LedgerDamaged, match=f"{name} holds data but no"):
+    with pytest.raises(LedgerDamaged, match=f"{name}/data lies beside"):
         verify_ledger()
     note.write(written)
     planted = [publication_note(folder / "copy"), folder / "copy" / "rows" / "a.parquet"]

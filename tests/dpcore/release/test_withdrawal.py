@@ -17,6 +17,7 @@ from dpcore import answer, open_release, sample, synthesize
 from dpcore.errors import DpflowError, LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import EventKind, open_ledger
 from dpcore.release import withdrawal
+from dpcore.release.dataset_folder import encoded_pointer
 from dpcore.release.withdrawal import SIGN, WITHDRAWN, withdraw
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace, visits
@@ -234,10 +235,13 @@ def test_a_folder_that_was_replaced_meanwhile_is_left_alone(releases: Path, monk
 
 PLANTED = {
     "withdrawn without a record": ("first", "withdrawn.json says that it was withdrawn, but the ledger has no record"),
-    "another reason": ("second", "withdrawn.json is not what the ledger recorded; finish it with: dpflow withdraw"),
-    "data is back": ("second", "it was withdrawn, but card.html is still there; finish it with"),
-    "sign is gone": ("second", f"it was withdrawn, but data/{SIGN} is missing"),
-    "other data": ("second", "data/part-00007.parquet does not belong to a withdrawn release"),
+    "another reason": (
+        "second",
+        "withdrawn.json is not what was published, but the release was withdrawn; finish it with: dpflow withdraw",
+    ),
+    "data is back": ("second", "card.html is still there, but the release was withdrawn; finish it with"),
+    "sign is gone": ("second", f"data/{SIGN} is missing, but the release was withdrawn"),
+    "other data": ("second", "data/part-00007.parquet is still there, but the release was withdrawn"),
     "latest": ("second", "latest.json points to .*, which was withdrawn"),
 }
 
@@ -263,17 +267,13 @@ def test_verify_notices(releases: Path, planted: str) -> None:
         case "other data":
             (release / "data" / "part-00007.parquet").write_bytes(b"PAR1")
         case "latest":
-            (releases / "latest.json").write_text(json.dumps(withdrawal_pointer(release.name)) + "\n", encoding="utf-8")
+            (releases / "latest.json").write_bytes(encoded_pointer(release.name))
     with pytest.raises(LedgerDamaged, match=problem):
         verify_ledger()
     if planted != "withdrawn without a record":
         with open_ledger() as ledger:
             withdraw(ledger, "second", release, reason="repeated")
         verify_ledger()
-
-
-def withdrawal_pointer(name: str) -> dict[str, str]:
-    return {"release": name, "data": f"{name}/data", "manifest": f"{name}/manifest.json"}
 
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link"}

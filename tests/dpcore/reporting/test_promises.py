@@ -29,8 +29,7 @@ from dpcore.privacy.accounting import (
     sampler_delta,
 )
 from dpcore.privacy.protection import Neighbours
-from dpcore.release.integrity import listed_files, sums_of
-from dpcore.release.verification import verify_release
+from dpcore.release.problems import listed_files, sums_of, verify_release
 from dpcore.reporting import lineage
 from dpcore.reporting.formatting import at_most, pair, several_blocks
 from dpcore.reporting.outcome import Report

@@ -22,7 +22,7 @@ from dpcore.errors import LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import EventKind, Ledger, Run, RunState, open_ledger
 from dpcore.privacy.accounting import Cap, promise_of
 from dpcore.release.manifest import Manifest
-from dpcore.release.verification import verify_release
+from dpcore.release.problems import verify_release
 from dpcore.release.withdrawal import withdraw
 from dpcore.reporting.lineage import Part, bound_claim, bound_to, ledger_parts
 from dpcore.reporting.overview import overview

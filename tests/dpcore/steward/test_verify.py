@@ -14,7 +14,7 @@ from dpcore.runs.steps import synthesize
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 from tests.dpcore.ledger.fixtures import opened
-from tests.dpcore.ledger.story import measure, price, recorded, reserve, tell, write_manifest
+from tests.dpcore.ledger.story import measure, price, recorded, reserve, state, tell, write_manifest
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def edit(manifest: Path, **changes: Any) -> None:
     content = json.loads(manifest.read_text(encoding="utf-8"))
     content["privacy"] |= changes
-    manifest.write_text(json.dumps(content), encoding="utf-8")
+    state(manifest, content)
 
 
 @pytest.mark.parametrize("currency", [Currency.ZCDP, Currency.GDP, Currency.PURE])
@@ -122,6 +122,9 @@ def test_a_release_of_another_ledger_is_found(books: Path, tmp_path: Path) -> No
         for number in range(4):
             measure(ledger, ledger.lease("births-1"), f"round-{number}", output=b"")
         write_manifest(ledger, "births-1", other)
+    assert verify_ledger(releases=[other.parent]).others == 1
+    with open_ledger() as ledger:
+        edit(other, ledger=ledger.identity())
     with pytest.raises(
         LedgerDamaged, match="or the head is of another ledger; restore the newest backup, or check DPFLOW_"
     ):
