@@ -28,8 +28,7 @@ from dpcore.marginals.workload import Workload
 from dpcore.release.draft import Draft, Judgement, SyntheticRows
 from dpcore.release.integrity import MANIFEST, damaged, one_line
 from dpcore.release.publishing import Published, write_folder
-from dpcore.release.statement import Statement
-from dpcore.release.summed_statement import state_sum
+from dpcore.release.statement import Statement, state_sum
 from dpcore.spec import Declaration
 from dpcore.spec.release import ReleaseSpec
 from dpcore.universe import Categorical

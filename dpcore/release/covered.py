@@ -1,15 +1,14 @@
 """State which blocks a release covers, and what that means for a unit with rows in several of them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from dpcore.ledger import Ledger, Run
-from dpcore.privacy.accounting import Promise
 from dpcore.reporting.formatting import pair, several_blocks
 from dpcore.reporting.overview import overview
 from dpcore.reporting.promises import AccountPromise
 from dpcore.spec import Declaration
+
+_LATER = "If the steward raises a cap later, the ledger states the new promise."
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,33 @@ class BlocksStatement:
     names: tuple[str, ...]
     account: AccountPromise
 
+    @property
+    def words(self) -> str:
+        """Which blocks a release covers, as text.
+
+        >>> from dpcore.privacy.accounting import Promise
+        >>> promise = AccountPromise(Promise(1.0, 0.0), across=None, in_several=False, raised=False)
+        >>> BlocksStatement("month of day", "new", "s", 2, "2026-01", "2026-02", ("2026-01", "2026-02"), promise).words
+        '2 blocks, 2026-01 to 2026-02, by month of day; window: new'
+        """
+        which = f"block {self.first}" if self.number == 1 else f"{self.number:,} blocks, {self.first} to {self.last}"
+        return f"{which}, by {self.by}; window: {self.window}"
+
+    def consequences(self, *, unit: str, rows: int) -> str:
+        """Describe the cost of this release to a unit, and the account's promise to it, by how many blocks the unit is in."""
+        promise = self.account
+        one = pair(promise.one.epsilon, promise.one.delta)
+        if not promise.in_several:
+            return (
+                f"Each row is in one block. Under the cap in force at publication, everything that the account pays for is "
+                f"{one}-differentially private for a row of any block. {_LATER}"
+            )
+        return (
+            f"At most {rows:,} rows of one {unit} count in all these blocks together. However many blocks they lie in, this release "
+            f"costs that {unit} its epsilon once. Under the caps in force at publication, everything that the account pays for is "
+            f"{one}-differentially private for a {unit} whose rows lie in one block. {several_blocks(unit, promise)} {_LATER}"
+        )
+
 
 def state_blocks(ledger: Ledger, declaration: Declaration, *, run: Run) -> BlocksStatement | None:
     """State which blocks a run has read and what their account promises. Return None if the whole table is one block.
@@ -59,48 +85,3 @@ def state_blocks(ledger: Ledger, declaration: Declaration, *, run: Run) -> Block
         names=names,
         account=found.promise(),
     )
-
-
-def coverage(blocks: BlocksStatement) -> str:
-    """Describe which blocks a release covers.
-
-    >>> promise = AccountPromise(Promise(1.0, 0.0), across=None, in_several=False, raised=False)
-    >>> coverage(BlocksStatement("month of day", "new", "s", 2, "2026-01", "2026-02", ("2026-01", "2026-02"), promise))
-    '2 blocks, 2026-01 to 2026-02, by month of day; window: new'
-    """
-    which = (
-        f"block {blocks.first}" if blocks.number == 1 else f"{blocks.number:,} blocks, {blocks.first} to {blocks.last}"
-    )
-    return f"{which}, by {blocks.by}; window: {blocks.window}"
-
-
-_LATER = "If the steward raises a cap later, the ledger states the new promise."
-
-
-def consequences(blocks: BlocksStatement, *, unit: str, rows: int) -> str:
-    """Describe the cost of this release to a unit, and the account's promise to it, by how many blocks the unit is in."""
-    promise = blocks.account
-    one = pair(promise.one.epsilon, promise.one.delta)
-    if not promise.in_several:
-        return (
-            f"Each row is in one block. Under the cap in force at publication, everything that the account pays for is "
-            f"{one}-differentially private for a row of any block. {_LATER}"
-        )
-    return (
-        f"At most {rows:,} rows of one {unit} count in all these blocks together. However many blocks they lie in, this release "
-        f"costs that {unit} its epsilon once. Under the caps in force at publication, everything that the account pays for is "
-        f"{one}-differentially private for a {unit} whose rows lie in one block. {several_blocks(unit, promise)} {_LATER}"
-    )
-
-
-def read_blocks(stored: Mapping[str, Any]) -> BlocksStatement:
-    """Return the blocks statement that a manifest stores."""
-    promise = stored["account"]
-    across = promise["across"]
-    account = AccountPromise(
-        one=Promise(**promise["one"]),
-        across=None if across is None else Promise(**across),
-        in_several=promise["in_several"],
-        raised=promise["raised"],
-    )
-    return BlocksStatement(**{**stored, "account": account})

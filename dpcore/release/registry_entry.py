@@ -10,7 +10,6 @@ from typing import Any
 
 import yaml
 
-from dpcore.release.covered import coverage
 from dpcore.release.draft import Draft
 from dpcore.release.statement import Statement
 from dpcore.spec.about import AboutSpec
@@ -97,7 +96,7 @@ def _flavor(draft: Draft) -> dict[str, Any]:
     if statement.neighbours == "replace-one":
         public += " The number of units is the same in neighbouring tables, so it is not protected."
     if statement.blocks is not None:
-        public += f" The release covers {coverage(statement.blocks)}; which blocks these are is public."
+        public += f" The release covers {statement.blocks.words}; which blocks these are is public."
     return {
         "name": "Approximate DP",  # with delta 0 too, because the samplers add to it
         "data_domain": f"All tables with the columns {columns}, of any number of rows. Values that were not declared are clipped, counted as other, or their rows are dropped.",

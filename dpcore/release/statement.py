@@ -1,18 +1,20 @@
 """The privacy statement of a release, stored in its manifest and in every Parquet footer."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Run
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, Promise, mu_of, promise_of, sampler_delta
 from dpcore.privacy.protection import Neighbours
 from dpcore.release.covered import BlocksStatement
-from dpcore.reporting.formatting import at_most, pair
+from dpcore.reporting.formatting import at_most, counted_runs, figure, pair, promise_sentence
 from dpcore.reporting.lineage import Part
 from dpcore.reporting.promises import release_cap
 from dpcore.spec import Declaration
@@ -88,6 +90,12 @@ class StatedPart(Part):
         """Return a part that a manifest stores."""
         return cls(**{**stored, "blocks": tuple(stored["blocks"])})
 
+    @property
+    def words(self) -> str:
+        """The run, its reservation and its draws, as text."""
+        release = "" if self.release is None else f", with release {self.release}"
+        return f"run {self.run}{release}: {figure(self.amount / AMOUNT_OF_ONE)} reserved, {self.draws:,} draws"
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -143,13 +151,11 @@ class Statement:
 
     def said_of(self, subject: str) -> str:
         """Return the guarantee about something else that the run has bought, such as "These figures are", and what it counts."""
-        said = f"{subject} {pair(self.epsilon, self.delta)}-differentially private with respect to {self.difference}."
+        said = promise_sentence(subject, Promise(self.epsilon, self.delta), difference=self.difference)
         if self.in_one_block is not None:
             one = pair(self.in_one_block.epsilon, self.in_one_block.delta)
             said += f" For one {self.unit} whose rows all lie in one block, the promise is {one}."
-        if len(self.made_from) > 1:
-            said += f" The promise counts the reservations of all {len(self.made_from):,} runs that were used."
-        return said
+        return said if len(self.made_from) == 1 else f"{said} {counted_runs(len(self.made_from))}"
 
     @property
     def difference(self) -> str:
@@ -184,6 +190,41 @@ class Statement:
             return "once"
         return f"as often as {self.weight} says, at most {self.max_row_weight:,} times"
 
+    def terms(self) -> Iterator[tuple[str, str]]:
+        """Yield each term of the promise by its name, for cards and pages."""
+        amounts = (
+            ("epsilon", self.epsilon),
+            ("delta", self.delta),
+            ("additional delta of the samplers", self.sampler_delta),
+            ("rho", self.rho),
+            ("mu", self.mu),
+        )
+        yield from ((name, at_most(amount)) for name, amount in amounts if amount is not None)
+        yield "unit", self.unit
+        chosen = "" if self.chosen_limit is None else f", {self.chosen_limit.words}"
+        yield "maximum rows per unit", f"{self.max_rows_per_unit:,}{chosen}"
+        if self.weight is not None:
+            yield "a row counts", self.weighing
+        adding = self.neighbours == "add-remove"
+        yield "neighbours", f"{self.neighbours}: one unit {'added or removed' if adding else 'replaced by another'}"
+        if self.blocks is not None:
+            yield "covers", self.blocks.words
+        yield from (("accounting", self.accounting), ("account", self.account), ("run", self.run))
+        yield from (("made from", part.words) for part in self.made_from if len(self.made_from) > 1)
+        booked = self.bookkeeping
+        yield (
+            f"spent (bookkeeping), in {booked.counts}",
+            f"{figure(booked.spent)} of {figure(booked.reserved)} reserved",
+        )
+
+    @classmethod
+    def read(cls, privacy: Mapping[str, Any]) -> "Statement":
+        """Return the statement that a manifest stores."""
+        return _STATEMENT.validate_python(privacy)
+
+
+_STATEMENT = TypeAdapter(Statement)
+
 
 def promised(parts: Sequence[StatedPart], *, currency: Currency, unit: str, neighbours: str) -> dict[str, Any]:
     """Return the figures of a statement: they follow from the runs that the release is made from, and from what is protected."""
@@ -207,7 +248,9 @@ def misstated(privacy: Mapping[str, Any]) -> str | None:
     """Say which figure of a stored statement contradicts the runs that it lists; None if none does."""
     try:
         parts, unit = tuple(map(StatedPart.read, privacy["made_from"])), privacy["unit"]
-        follows = promised(parts, currency=currency_of(privacy), unit=unit, neighbours=privacy["neighbours"])
+        follows = promised(
+            parts, currency=currency_of(privacy["accounting"]), unit=unit, neighbours=privacy["neighbours"]
+        )
         told, one = privacy["in_one_block"], follows.pop("in_one_block")
         pairs = {name: (privacy[name], figure) for name, figure in follows.items()} | {
             f"{name} in one block": (told and told[name], one and getattr(one, name)) for name in ("epsilon", "delta")
@@ -223,9 +266,9 @@ def misstated(privacy: Mapping[str, Any]) -> str | None:
     return f"states another {wrong[0]} than follows from its runs" if wrong else None
 
 
-def currency_of(privacy: Mapping[str, Any]) -> Currency:
-    """Return the currency of a stored statement."""
-    return next(currency for currency, words in ACCOUNTING.items() if words == privacy["accounting"])
+def currency_of(accounting: str) -> Currency:
+    """Return the currency of a kind of accounting."""
+    return next(currency for currency, words in ACCOUNTING.items() if words == accounting)
 
 
 def stated_parts(
@@ -275,5 +318,49 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
         max_row_weight=declaration.protection.row_weight,
         chosen_limit=chosen_limit,
         reservation=run.first,
+        made_from=made_from,
+    )
+
+
+SAME = ("accounting", "unit", "neighbours", "ledger", "account", "weight", "max_row_weight")
+"""What must be the same in all releases of a sum."""
+
+
+def state_sum(privacy: Sequence[Mapping[str, Any]]) -> Statement:
+    """Return the statement of the sum of several releases, from what each of them states. Nothing new is drawn.
+
+    The sum is made from every run that one of the releases is made from. A run counts once, however many of the releases go back to it. What a
+    unit loses to these runs follows from the blocks that each of them reserved (`reporting/promises.py`): a row in one block loses what the runs
+    of that block reserved, and a person in all blocks the sum.
+
+    Args:
+        privacy: The statement of each release, as its manifest has it, in the order of their runs.
+
+    Raises:
+        UsageError: If they do not protect the same.
+    """
+    statements = tuple(map(Statement.read, privacy))
+    last = statements[-1]
+    for name in SAME:
+        if any(getattr(statement, name) != getattr(last, name) for statement in statements):
+            raise UsageError(
+                f"the releases have different promises (`{name}`), so their sum has none; merge only releases of one spec"
+            )
+    parts = {part.run: part for statement in statements for part in statement.made_from}
+    made_from = tuple(sorted(parts.values(), key=lambda part: part.fixed))
+    currency = currency_of(last.accounting)
+    return replace(
+        last,
+        **promised(made_from, currency=currency, unit=last.unit, neighbours=last.neighbours),
+        bookkeeping=Bookkeeping(
+            currency.symbol,
+            reserved=sum(statement.bookkeeping.reserved for statement in statements),
+            spent=sum(statement.bookkeeping.spent for statement in statements),
+        ),
+        max_rows_per_unit=max(statement.max_rows_per_unit for statement in statements),
+        run=f"the sum of {len(statements)} runs",
+        versions={**last.versions, "dpflow": installed_version()},
+        blocks=None,
+        chosen_limit=None,
         made_from=made_from,
     )

@@ -5,7 +5,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from dpcore.ledger import Account, AccountState
-from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, promise_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, Promise, promise_of
 from dpcore.privacy.accounting.rounding import float_down
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.promises import AccountPromise
@@ -162,12 +162,25 @@ def stated(epsilon: float, delta: float) -> str:
     return f"epsilon {at_most(epsilon)}" + (f" at delta {at_most(delta)}" if delta else "")
 
 
+def promise_sentence(subject: str, promise: Promise, *, difference: str, runs: int = 1) -> str:
+    """Return a promise as a sentence, and how many runs it counts if there are several.
+
+    >>> promise_sentence("This release is", Promise(0.5, 0.0), difference="adding or removing one row", runs=2)
+    'This release is 0.5-differentially private with respect to adding or removing one row. The promise counts the reservations of all 2 runs that were used.'
+    """
+    said = f"{subject} {pair(promise.epsilon, promise.delta)}-differentially private with respect to {difference}."
+    return said if runs == 1 else f"{said} {counted_runs(runs)}"
+
+
+def counted_runs(runs: int) -> str:
+    """Return the sentence that says how many runs a promise counts."""
+    return f"The promise counts the reservations of all {runs:,} runs that were used."
+
+
 def account_sentence(account: Account, promise: AccountPromise) -> str:
     """Return the promise of an account as a sentence."""
-    said = (
-        f"Everything that this account pays for, taken together, is {pair(promise.one.epsilon, promise.one.delta)}-differentially private "
-        f"with respect to {step_of(account)}."
-    )
+    subject = "Everything that this account pays for, taken together, is"
+    said = promise_sentence(subject, promise.one, difference=step_of(account))
     return " ".join(filter(None, (said, several_blocks(account.unit, promise))))
 
 

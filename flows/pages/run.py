@@ -5,8 +5,8 @@ from typing import Any
 
 from dpcore import Account, Balance
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
-from dpcore.release.covered import consequences, coverage, read_blocks
-from dpcore.reporting.formatting import at_most, booked, column_type, figure, left, stated
+from dpcore.release.statement import Statement
+from dpcore.reporting.formatting import booked, column_type, figure, left, stated
 from dpcore.reporting.outcome import Report, Round
 from dpcore.reporting.plots import Bar, budget_plot, budget_words, percent, rounds_plot, rounds_words
 from flows.pages.markdown import code, facts, image, mono, page, plain, table
@@ -29,7 +29,7 @@ def release_page(report: Report, *, note: str) -> str:
         "## How to read it",
         code(_reading(outcome.release)),
         "## What it promises",
-        facts(_promise(privacy)),
+        facts(_terms(privacy)),
         _several_blocks(privacy),
         "## Columns",
         facts(columns),
@@ -113,28 +113,16 @@ def _file_line(file: Mapping[str, Any]) -> str:
     return f"- **{plain(file['path'])}**: {rows}{file['bytes']:,} bytes, sha256 {mono(file['sha256'][:16])}…"
 
 
-def _promise(privacy: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name in ("epsilon", "delta", "sampler_delta", "rho", "mu"):
-        if privacy.get(name) is not None:
-            yield name.replace("_", " "), at_most(privacy[name])
-    for name in ("unit", "max_rows_per_unit", "neighbours", "accounting", "account", "run"):
-        yield name.replace("_", " "), plain(privacy[name])
-    if len(privacy["made_from"]) > 1:
-        yield "made from the runs", plain(", ".join(part["run"] for part in privacy["made_from"]))
-    if privacy.get("weight"):
-        most = f"{privacy['max_row_weight']:,}"
-        yield "weight of a row", plain(f"{privacy['weight']}, at most {most}; all counts are sums of it")
-    if privacy.get("blocks"):
-        yield "covers", plain(coverage(read_blocks(privacy["blocks"])))
+def _terms(privacy: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from ((name, plain(text)) for name, text in Statement.read(privacy).terms())
     for name in ("ledger", "ledger_head", "spec_sha256"):
         yield name.replace("_", " "), f"{mono(privacy[name][:16])}…"
 
 
-def _several_blocks(privacy: dict[str, Any]) -> str:
+def _several_blocks(privacy: Mapping[str, Any]) -> str:
     """Return what the release costs a person who is in several of its blocks."""
-    if not privacy.get("blocks"):
-        return ""
-    return plain(consequences(read_blocks(privacy["blocks"]), unit=privacy["unit"], rows=privacy["max_rows_per_unit"]))
+    blocks = Statement.read(privacy).blocks
+    return "" if blocks is None else plain(blocks.consequences(unit=privacy["unit"], rows=privacy["max_rows_per_unit"]))
 
 
 def _reading(release: str) -> str:

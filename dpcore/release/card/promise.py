@@ -3,11 +3,9 @@
 import math
 from collections.abc import Iterator
 
-from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release.card.elements import Markup, heading, paragraph, table
-from dpcore.release.covered import consequences, coverage
-from dpcore.release.statement import StatedPart, Statement
-from dpcore.reporting.formatting import at_most, figure, up
+from dpcore.release.statement import Statement
+from dpcore.reporting.formatting import at_most, up
 
 
 def weighed(statement: Statement) -> Markup:
@@ -24,7 +22,6 @@ def promise(statement: Statement) -> Iterator[Markup]:
     adding = statement.neighbours == "add-remove"
     step = f"in one {whom} that only one of them contains" if adding else f"in one {whom} that is replaced by another"
     plus = f", plus {at_most(statement.delta)}" if statement.delta else ""
-    booked = statement.bookkeeping
     yield heading("What is promised")
     yield paragraph(statement.sentence, kind="promise")
     yield paragraph(
@@ -43,43 +40,9 @@ def promise(statement: Statement) -> Iterator[Markup]:
     )
     yield paragraph(statement.sampling)
     if statement.blocks is not None:
-        yield paragraph(consequences(statement.blocks, unit=statement.unit, rows=statement.max_rows_per_unit))
+        yield paragraph(statement.blocks.consequences(unit=statement.unit, rows=statement.max_rows_per_unit))
     yield heading("What was protected")
-    terms = [
-        ("epsilon", at_most(statement.epsilon)),
-        ("delta", at_most(statement.delta)),
-        ("additional delta of the samplers", at_most(statement.sampler_delta)),
-        *(
-            (name, at_most(amount))
-            for name, amount in (("rho", statement.rho), ("mu", statement.mu))
-            if amount is not None
-        ),
-        ("unit", statement.unit),
-        ("maximum rows per unit", _limit(statement)),
-        *([] if statement.weight is None else [("a row counts", statement.weighing)]),
-        (
-            "neighbours",
-            f"{statement.neighbours}: {'one unit added or removed' if adding else 'one unit replaced by another'}",
-        ),
-        *([] if statement.blocks is None else [("covers", coverage(statement.blocks))]),
-        ("accounting", statement.accounting),
-        ("account", statement.account),
-        ("run", statement.run),
-        *(("made from", _part(part)) for part in statement.made_from if several),
-        (f"spent (bookkeeping), in {booked.counts}", f"{figure(booked.spent)} of {figure(booked.reserved)} reserved"),
-    ]
-    yield table("The terms of the promise", ("term", "as promised"), terms)
-
-
-def _part(part: StatedPart) -> str:
-    release = "" if part.release is None else f", with release {part.release}"
-    return f"run {part.run}{release}: {figure(part.amount / AMOUNT_OF_ONE)} reserved, {part.draws:,} draws"
-
-
-def _limit(statement: Statement) -> str:
-    """Return the limit on rows per unit, and how it was chosen if it was not declared."""
-    chosen = "" if statement.chosen_limit is None else f", {statement.chosen_limit.words}"
-    return f"{statement.max_rows_per_unit:,}{chosen}"
+    yield table("The terms of the promise", ("term", "as promised"), list(statement.terms()))
 
 
 def _factor(epsilon: float) -> str:

@@ -8,7 +8,7 @@ from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Promise
 from dpcore.release.statement import ACCOUNTING
-from dpcore.reporting.formatting import account_sentence, pair, run_step_of
+from dpcore.reporting.formatting import account_sentence, promise_sentence, run_step_of
 from dpcore.reporting.overview import AccountOverview, Overview, RunOverview
 
 GROUPS = (1, 2, 5, 10)
@@ -161,10 +161,7 @@ def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
 
 def _release(account: Account, item: RunOverview, sizes: tuple[int, ...]) -> ReleaseStatement:
     run, promise = item.run, item.promise(account)
-    subject = "This release, taken by itself," if run.release else "This run"
-    told = f"{subject} is {pair(promise.epsilon, promise.delta)}-differentially private with respect to {run_step_of(account)}."
-    if len(item.made_from) > 1:
-        told += f" The promise counts the reservations of all {len(item.made_from):,} runs that were used."
+    subject = "This release, taken by itself, is" if run.release else "This run is"
     return ReleaseStatement(
         run=run.id,
         release=run.release,
@@ -180,7 +177,7 @@ def _release(account: Account, item: RunOverview, sizes: tuple[int, ...]) -> Rel
             spent=run.spent / AMOUNT_OF_ONE,
             reserved=run.remaining / AMOUNT_OF_ONE,
         ),
-        sentence=told,
+        sentence=promise_sentence(subject, promise, difference=run_step_of(account), runs=len(item.made_from)),
         made_from=tuple(part.run for part in item.made_from),
     )
 

@@ -156,7 +156,9 @@ def test_a_promise_that_was_lowered_consistently_contradicts_the_tables(copy: Ca
     for part in privacy["made_from"]:
         part["amount"] //= 4
     made_from = tuple(map(StatedPart.read, privacy["made_from"]))
-    follows = promised(made_from, currency=currency_of(privacy), unit=privacy["unit"], neighbours=privacy["neighbours"])
+    follows = promised(
+        made_from, currency=currency_of(privacy["accounting"]), unit=privacy["unit"], neighbours=privacy["neighbours"]
+    )
     restate(release, manifest | {"privacy": privacy | follows})
     assert misstated(privacy | follows) is None
     assert named(release) == {name for name in files(release) if name.endswith(".parquet")}
