@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from dpcore.ledger import Run
 from dpcore.object_store import AnyPath, ObjectPath
@@ -66,17 +67,18 @@ def named_by(note: bytes) -> str | None:
     return str(name) if is_name(name) and note == encoded_pointer(name) else None
 
 
-def is_release(folder: AnyPath, name: str) -> bool:
-    """Return whether a folder holds a release whose manifest states this name. A copy or link under another name does not.
+def stated_manifest(folder: AnyPath, name: str) -> dict[str, Any] | None:
+    """Return the manifest of a folder's release as it is, if it states this name. A copy or link under another name does not; then return None.
 
     Raises:
         OSError: If the store fails. Otherwise a release that is there would count as missing, and `latest.json` would stay behind.
     """
     try:
-        return bool(json.loads(read_manifest(folder / name / MANIFEST).decode("utf-8"))["release"] == name)
+        manifest: dict[str, Any] = json.loads(read_manifest(folder / name / MANIFEST))
+        return manifest if manifest["release"] == name else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise_store_error(folder, error)
-        return False
+        return None
 
 
 def point_latest(folder: AnyPath, name: str, *, numbers: Callable[[], Mapping[str, int]]) -> None:
@@ -106,7 +108,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 def newest_release(folder: AnyPath, numbers: Mapping[str, int]) -> str | None:
     """Return the name of the release in a folder whose run was reserved last, or None if the folder holds none of these releases."""
-    return next((name for name in reversed(oldest_first(numbers, numbers)) if is_release(folder, name)), None)
+    return next((name for name in reversed(oldest_first(numbers, numbers)) if stated_manifest(folder, name)), None)
 
 
 def oldest_first(names: Iterable[str], numbers: Mapping[str, int]) -> list[str]:

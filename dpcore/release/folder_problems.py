@@ -17,11 +17,11 @@ from dpcore.release.atomic_files import DRAFT
 from dpcore.release.dataset_folder import (
     DRAFT_OF_RELEASE,
     LATEST,
-    is_release,
     named_by,
     oldest_first,
     publication_note,
     reservation_numbers,
+    stated_manifest,
 )
 from dpcore.release.integrity import (
     LARGEST_NOTE,
@@ -133,7 +133,7 @@ class RecordedFolder:
                 yield f"{LATEST} points to {one_line(name)}, which does not exist and was never recorded"
                 return
             require_permitted(manifest)
-            if not is_release(self.folder, name):
+            if stated_manifest(self.folder, name) is None:
                 yield f"{LATEST} points to {one_line(name)}, which is a copy of, or a link to, a release with another name"
                 return
         yield from self._newer_than(name)

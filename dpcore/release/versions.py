@@ -13,8 +13,8 @@ from typing import Any
 from dpcore.errors import OutputError
 from dpcore.ledger import Ledger
 from dpcore.object_store import AnyPath
-from dpcore.release.dataset_folder import is_release
-from dpcore.release.integrity import MANIFEST, one_line, raise_store_error, read_manifest
+from dpcore.release.dataset_folder import stated_manifest
+from dpcore.release.integrity import one_line
 from dpcore.release.withdrawal import is_recorded
 
 MOST_CHANGES = 50
@@ -68,16 +68,15 @@ def version_of(manifest: Mapping[str, Any], folder: AnyPath, *, before: str | No
     Raises:
         OSError: If the store of the folder fails.
     """
-    if before is None or not is_release(folder, before):
+    earlier = None if before is None else stated_manifest(folder, before)
+    if earlier is None:
         return Version(1, None, ())
     try:
-        earlier = json.loads(read_manifest(folder / before / MANIFEST))
         number = int(earlier["version"]["number"])
         read = {key: manifest[key] for key in ("spec", "universe", "columns")}
         own = json.loads(json.dumps(read))  # with lists instead of tuples, as in the other manifest
         changes = tuple(_changes(_meaning(earlier), _meaning(own)))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise_store_error(folder, error)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Version(1, None, ())
     if len(changes) > MOST_CHANGES:
         changes = (*changes[:MOST_CHANGES], f"and {len(changes) - MOST_CHANGES:,} more")

@@ -110,8 +110,9 @@ class _Manifest:
     account: str
     head: str
     privacy: Mapping[str, Any]
-    content: Mapping[str, Any]
     sha256: str
+    files: int
+    """The number of files of the release: those that it lists, itself, `SHA256SUMS` and its signature."""
 
 
 def _price(mechanism: Mapping[str, Any], currency: Currency) -> int:
@@ -181,7 +182,8 @@ def _read(path: AnyPath, *, identity: str) -> _Manifest | None:
         content = json.loads(written.decode("utf-8"))
         privacy, digest = content["privacy"], hashlib.sha256(written).hexdigest()
         named = (privacy["run"], privacy["account"], privacy["ledger_head"])
-        manifest = _Manifest(path, *named, privacy, content, digest)
+        files = len(content.get("files", [])) + 2 + (content.get("signed_by") is not None)
+        manifest = _Manifest(path, *named, privacy, digest, files)
         # A null character or a surrogate cannot be looked up in the ledger.
         readable = is_sha256(manifest.head) and isinstance(manifest.run, str) and manifest.run.isprintable()
         readable = readable and is_sha256(privacy["ledger"])
@@ -232,8 +234,7 @@ def _require_published(
         if problem:
             raise _release_changed(manifest.path.parent, problem.sentence, withdrawn=manifest.run in withdrawals)
         withdrawn += manifest.run in withdrawals
-        own = 2 + (manifest.content.get("signed_by") is not None)
-        files += 2 if manifest.run in withdrawals else own + len(manifest.content.get("files", []))
+        files += 2 if manifest.run in withdrawals else manifest.files
     return files, withdrawn
 
 
