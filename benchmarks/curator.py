@@ -41,8 +41,8 @@ from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.session.accuracy import Within
 from dpcore.session.bought import Bought, digest_of, step_of
 from dpcore.session.knowledge import Knowledge
-from dpcore.session.offer import offer
 from dpcore.session.opening import FIRST_SHARE
+from dpcore.session.quote import quote
 
 DELTA = 1e-9
 QUESTIONS = 10_000
@@ -122,7 +122,7 @@ class SimulatedSession:
     """A session without a ledger: its prices, measurements and fits, with seeded noise."""
 
     def __init__(self, first: Release, codes: Codes, *, left: int, currency: Currency, seed: int) -> None:
-        self.known = Knowledge.of(first)
+        self.known = Knowledge(first)
         self.currency = currency
         self.spent = self.paid = self.refused = 0
         self.covered: list[bool] = []
@@ -143,28 +143,28 @@ class SimulatedSession:
         count = Count(question.condition)
         query = Query((Output("n", count),))
         try:
-            offered = offer(query, self.known, within=within, currency=self.currency, protection=ROWS)
+            quoted = quote(query, self.known, within=within, currency=self.currency, protection=ROWS)
         except UsageError:  # it cannot be made so accurate
             self.refused += 1
-            offered = offer(query, self.known, within=Within.of(1e12), currency=self.currency, protection=ROWS)
-        amount, numbers = offered.amount(self.currency), offered.numbers
-        if offered.purchase is not None and offered.noise is not None and amount <= self._left - self.spent:
+            quoted = quote(query, self.known, within=Within.of(1e12), currency=self.currency, protection=ROWS)
+        amount, numbers = quoted.amount(self.currency), quoted.numbers
+        if quoted.purchase is not None and quoted.noise is not None and amount <= self._left - self.spent:
             self.spent += amount
             self.paid += 1
-            true = np.zeros(offered.purchase.grid.shape, dtype=np.int64)
-            places = zip(offered.purchase.grid.groups, offered.purchase.grid.columns, strict=True)
+            true = np.zeros(quoted.purchase.grid.shape, dtype=np.int64)
+            places = zip(quoted.purchase.grid.groups, quoted.purchase.grid.columns, strict=True)
             np.add.at(true, tuple(groups[self._codes[column]] for groups, column in places), 1)
-            noise = offered.noise.standard_deviation
+            noise = quoted.noise.standard_deviation
             counts = true + np.rint(self._rng.normal(0, noise, true.shape)).astype(np.int64)
-            numbers = offered.answer(counts)
+            numbers = quoted.answer(counts)
             digest = digest_of(query)
             self.known = self.known.after(
                 Bought(
                     step_of(digest, 1),
                     "",
                     digest,
-                    within.level,
-                    offered.purchase.grid,
+                    within,
+                    quoted.purchase.grid,
                     counts,
                     noise,
                     (numbers[count],),

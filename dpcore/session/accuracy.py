@@ -72,6 +72,10 @@ class Within:
         """The accuracy as text."""
         return f"{100 * self.size:g} %" if self.relative else f"{self.size:g}"
 
+    def covers(self, other: "Within") -> bool:
+        """Return whether an answer that is as accurate as this is as accurate as another accuracy wants."""
+        return self.relative == other.relative and self.size <= other.size and self.level >= other.level
+
     def half_widths(self, values: Weights) -> Weights:
         """Return the wanted half width of each number. A share is of what is expected now, before anything is bought."""
         return np.abs(values) * self.size if self.relative else np.full(values.shape, self.size)

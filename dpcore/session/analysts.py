@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import UsageError
-from dpcore.ledger import Account, Ledger, Run, open_ledger
+from dpcore.ledger import Account, Ledger, Run
 from dpcore.ledger.rows import Share
-from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, budget_of
 from dpcore.session.bought import Bought
 from dpcore.session.opening import joined
-from dpcore.session.price import as_epsilon, in_epsilon
-from dpcore.spec import load_spec
+from dpcore.session.overview import ledger_with
+from dpcore.session.price import as_epsilon, in_epsilon, plain_amounts
 
 TOKEN_BYTES = 32
 
@@ -58,8 +57,7 @@ def add_analyst(
         raise UsageError("say how much the analyst may spend: either --epsilon, or --share of the session's budget")
     if share is not None and not 0 < share <= 1:
         raise UsageError("the share of an analyst must be above 0 and at most 1")
-    declaration = load_spec(spec)
-    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+    with ledger_with(spec) as (ledger, declaration):
         run = joined(ledger, declaration, session)
         account = ledger.account(run.account)
         if epsilon is not None:
@@ -78,25 +76,23 @@ def add_analyst(
 
 def remove_analyst(spec: str | Path, analyst: str, *, session: str | None = None) -> dict[str, Any]:
     """Remove an analyst. From now on nothing can be charged in this name."""
-    declaration = load_spec(spec)
-    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+    with ledger_with(spec) as (ledger, declaration):
         run = joined(ledger, declaration, session)
-        known = ledger.shares(run.id).get(analyst)
-        if known is None or known.token is None:
+        share = ledger.shares(run.id).get(analyst)
+        if share is None or share.token is None:
             raise UsageError(
                 f"session {run.id} has no analyst '{analyst}'; see: dpflow analyst show {declaration.path}"
             )
-        ledger.share(run.id, analyst=analyst, cap=known.cap, token=None)
-        return told(known, ledger.account(run.account)) | {"removed": True}
+        ledger.share(run.id, analyst=analyst, cap=share.cap, token=None)
+        return _plain(share, ledger.account(run.account)) | {"removed": True}
 
 
 def listed_analysts(spec: str | Path, *, session: str | None = None) -> dict[str, Any]:
     """Return a session and its analysts, with caps and what each has spent, as plain JSON values."""
-    declaration = load_spec(spec)
-    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+    with ledger_with(spec) as (ledger, declaration):
         run = joined(ledger, declaration, session)
         account = ledger.account(run.account)
-        analysts = [told(each, account) for each in ledger.shares(run.id).values()]
+        analysts = [_plain(share, account) for share in ledger.shares(run.id).values()]
         return {"session": run.id, "currency": account.currency.symbol, "analysts": analysts}
 
 
@@ -105,30 +101,26 @@ def budget_for(ledger: Ledger, run: Run, analyst: str) -> dict[str, Any]:
     share = ledger.shares(run.id).get(analyst)
     if share is None:
         raise UsageError(f"session {run.id} has no analyst '{analyst}'; ask the steward")
-    account, names = ledger.account(run.account), ("reserved", "spent", "remaining")
-    session = {name: getattr(run, name) / AMOUNT_OF_ONE for name in names}
-    epsilon = {name: as_epsilon(getattr(run, name), account) for name in names}
-    return {**told(share, account), "session": {"id": run.id, **session, "epsilon": epsilon}}
+    account = ledger.account(run.account)
+    session = plain_amounts(account, reserved=run.reserved, spent=run.spent, remaining=run.remaining)
+    return {**_plain(share, account), "session": {"id": run.id, **session}}
 
 
 def bought_by(ledger: Ledger, session: str, analyst: str) -> Iterator[tuple[Bought, dict[str, Any]]]:
     """Yield what an analyst has bought, oldest first, each with its question, cost and level as plain JSON values."""
     account = ledger.account(ledger.run(session).account)
-    for each in ledger.transcript(session):
-        if each.analyst == analyst:
-            bought = Bought.from_bytes(each.output or b"", step=each.step)
-            paid = {"cost": each.amount / AMOUNT_OF_ONE, "epsilon": as_epsilon(each.amount, account)}
-            yield bought, {"query": bought.question, **paid, "level": bought.level}
+    for operation in ledger.transcript(session):
+        if operation.analyst == analyst:
+            bought = Bought.of(operation)
+            paid = {"cost": operation.amount / AMOUNT_OF_ONE, "epsilon": as_epsilon(operation.amount, account)}
+            yield bought, {"query": bought.question, **paid, "level": bought.within.level}
 
 
-def told(share: Share, account: Account) -> dict[str, Any]:
+def _plain(share: Share, account: Account) -> dict[str, Any]:
     """Return a share as plain JSON values, in the account's currency."""
     return {
         "analyst": share.analyst,
-        "cap": share.cap / AMOUNT_OF_ONE,
-        "spent": share.spent / AMOUNT_OF_ONE,
-        "remaining": share.remaining / AMOUNT_OF_ONE,
+        **plain_amounts(account, cap=share.cap, spent=share.spent, remaining=share.remaining),
         "currency": account.currency.symbol,
-        "epsilon": {name: as_epsilon(getattr(share, name), account) for name in ("cap", "spent", "remaining")},
         "removed": share.token is None,
     }

@@ -11,9 +11,11 @@ import numpy as np
 from dpcore.answers.intervals import Basis, Interval, worst_of
 from dpcore.answers.query import Number, Query
 from dpcore.errors import LedgerDamaged
+from dpcore.ledger import Operation
 from dpcore.marginals.measurements import BOUGHT, Counts, Measurement
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.models.lifted import Grid
+from dpcore.session.accuracy import Within
 
 
 def digest_of(query: Query) -> str:
@@ -44,26 +46,22 @@ class Bought:
         step: The step under which it was charged.
         question: The question's text, as it was asked.
         digest: What it asks, see `digest_of`.
-        level: The level of the answer's intervals.
+        within: The accuracy that it was bought for. A share is of each number as it was expected before.
         grid: The classes of cells that were counted.
         counts: The noisy count of each class.
         noise: The standard deviation of the noise, per count.
         numbers: The answer: an interval for each number of the query, in its order.
-        wanted: The wanted half width; None in a ledger of an earlier version, unless it was relative.
-        relative: Whether that is a share of each number as it was expected before.
         drawn: The noisy sums and rows as they were drawn, if sums were bought; `counts` follow from them.
     """
 
     step: str
     question: str
     digest: str
-    level: float
+    within: Within
     grid: Grid
     counts: Counts
     noise: float
     numbers: tuple[Interval, ...]
-    wanted: float | None = None
-    relative: bool = False
     drawn: Counts | None = None
 
     def answer(self, query: Query) -> dict[Number, Interval]:
@@ -79,20 +77,21 @@ class Bought:
         head = {
             "question": self.question,
             "digest": self.digest,
-            "level": self.level.hex(),
+            "level": self.within.level.hex(),
+            "share" if self.within.relative else "wanted": self.within.size.hex(),
             "columns": self.grid.columns,
             "groups": [each.tolist() for each in self.grid.groups],
             "noise": self.noise.hex(),
-            "numbers": [_told(each) for each in self.numbers],
+            "numbers": [_as_json(interval) for interval in self.numbers],
         }
-        if self.wanted is not None:
-            head["share" if self.relative else "wanted"] = self.wanted.hex()
-        return json.dumps(head, sort_keys=True).encode() + b"\n" + self._body
+        arrays = [self.counts] if self.drawn is None else [self.counts, self.drawn]
+        body = b"".join(array.astype("<i8").tobytes() for array in arrays)
+        return json.dumps(head, sort_keys=True).encode() + b"\n" + body
 
-    @property
-    def _body(self) -> bytes:
-        parts = [self.counts] if self.drawn is None else [self.counts, self.drawn]
-        return b"".join(each.astype("<i8").tobytes() for each in parts)
+    @classmethod
+    def of(cls, operation: Operation) -> "Bought":
+        """Restore what an operation of the ledger has bought."""
+        return cls.from_bytes(operation.output or b"", step=operation.step)
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, step: str) -> "Bought":
@@ -100,9 +99,9 @@ class Bought:
         try:
             head, body = stored.split(b"\n", 1)
             public = json.loads(head)
-            groups = tuple(np.array(each, dtype=np.intp) for each in public["groups"])
-            grid = Grid(tuple(public["columns"]), groups)
-            wanted = public.get("share", public.get("wanted"))
+            groups = tuple(np.array(classes, dtype=np.intp) for classes in public["groups"])
+            grid, relative = Grid(tuple(public["columns"]), groups), "share" in public
+            size = float.fromhex(public["share" if relative else "wanted"])
             numbers = np.frombuffer(body, dtype="<i8").astype(np.int64)
             cells = int(np.prod(grid.shape, dtype=np.int64))
             counts, drawn = numbers[:cells].reshape(grid.shape), numbers[cells:]
@@ -110,13 +109,11 @@ class Bought:
                 step=step,
                 question=public["question"],
                 digest=public["digest"],
-                level=float.fromhex(public["level"]),
+                within=Within(size, relative, float.fromhex(public["level"])),
                 grid=grid,
                 counts=counts,
                 noise=float.fromhex(public["noise"]),
                 numbers=tuple(map(_restored, public["numbers"])),
-                wanted=None if wanted is None else float.fromhex(wanted),
-                relative="share" in public,
                 drawn=drawn if drawn.size else None,
             )
         except (ValueError, KeyError, TypeError):
@@ -125,34 +122,32 @@ class Bought:
             ) from None
 
 
-def _told(interval: Interval) -> dict[str, Any]:
-    named = {"value": interval.value, "low": interval.low, "high": interval.high}
-    return {name: [float(each).hex() for each in values] for name, values in named.items()} | {
-        "basis": worst_of(interval.bases).value
-    }
+def _as_json(interval: Interval) -> dict[str, Any]:
+    ends = {"value": interval.value, "low": interval.low, "high": interval.high}
+    numbers = {name: [float(number).hex() for number in numbers] for name, numbers in ends.items()}
+    return numbers | {"basis": worst_of(interval.bases).value}
 
 
-def _restored(told: Mapping[str, Any]) -> Interval:
+def _restored(stored: Mapping[str, Any]) -> Interval:
     value, low, high = (
-        np.array([float.fromhex(each) for each in told[name]], dtype=np.float64) for name in ("value", "low", "high")
+        np.array([float.fromhex(number) for number in stored[name]]) for name in ("value", "low", "high")
     )
-    return Interval(value, low, high, Basis(told["basis"]))
+    return Interval(value, low, high, Basis(stored["basis"]))
 
 
 def with_axes(resolutions: Resolutions, bought: Sequence[Bought]) -> tuple[Resolutions, tuple[Measurement, ...]]:
     """Return resolutions with an axis for the classes of each column of each purchase, and the purchases as measurements over them."""
-    known: dict[tuple[int, bytes], int] = {}
+    axis_of: dict[tuple[int, bytes], int] = {}
     measured = []
-    for each in bought:
+    for purchase in bought:
         axes = []
-        for column, groups in zip(each.grid.columns, each.grid.groups, strict=True):
+        for column, groups in zip(purchase.grid.columns, purchase.grid.groups, strict=True):
             name = (column, groups.tobytes())
-            if name not in known:
-                whole = np.array_equal(groups, np.arange(resolutions.shape[column]))
-                if whole:
-                    known[name] = column
+            if name not in axis_of:
+                if np.array_equal(groups, np.arange(resolutions.shape[column])):
+                    axis_of[name] = column
                 else:
-                    resolutions, known[name] = resolutions.with_grouping(column, groups)
-            axes.append(known[name])
-        measured.append(each.measurement(axes))
+                    resolutions, axis_of[name] = resolutions.with_grouping(column, groups)
+            axes.append(axis_of[name])
+        measured.append(purchase.measurement(axes))
     return resolutions, tuple(measured)

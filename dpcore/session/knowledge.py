@@ -7,14 +7,22 @@ measurements, starting from where they were. Then every replicate gets the count
 and is fitted likewise. A purchase so narrows the intervals of all answers that it teaches something about.
 """
 
+import hashlib
 import math
+import os
+import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary
+from zipfile import BadZipFile
 
 import numpy as np
+import numpy.typing as npt
 
 from dpcore.answers.intervals import Intervals
 from dpcore.answers.release import Release
@@ -35,6 +43,12 @@ TRIES = 60  # evaluations of the model for each fit after a purchase
 MODEL_MB, BYTES_PER_CELL = 8.0, 8  # the largest factored model, unless the spec says otherwise
 COMPARED = 96  # random counts, by which the usual size of errors is compared after each purchase
 PER_CELL = {"mwem": DENSE_PER_CELL, "adaptive": FACTORED_PER_CELL}
+
+FOLDER = "sessions"
+"""The folder of the fits of all sessions, within the steward's own."""
+
+DAMAGED = (OSError, ValueError, LookupError, EOFError, BadZipFile, zlib.error)
+"""What reading a file raises that is empty, cut off or changed."""
 
 _usual_errors: WeakKeyDictionary[Release, float] = WeakKeyDictionary()
 _trees: WeakKeyDictionary[Release, tuple[frozenset[Axes], Model]] = WeakKeyDictionary()
@@ -67,19 +81,6 @@ class Knowledge:
     learned: tuple[int, ...] = ()
     fits: tuple[Fit, ...] | None = None
 
-    @classmethod
-    def of(cls, first: Release) -> "Knowledge":
-        """Return what a release knows.
-
-        Raises:
-            UsageError: If its strategy has no model that can learn from counts over grids.
-        """
-        if first.manifest["strategy"] not in PER_CELL:
-            raise UsageError(
-                f"a session cannot go on from a release by strategy {first.manifest['strategy']}; use mwem or adaptive in the spec"
-            )
-        return cls(first)
-
     @cached_property
     def intervals(self) -> Intervals:
         """The intervals of all answers."""
@@ -88,9 +89,9 @@ class Knowledge:
     @cached_property
     def release(self) -> Release:
         """The release that answers are computed from."""
-        if self.fits is None and not self.bought:
+        if not self.bought:
             return self.first
-        counted = [each for each in self.bought if each.drawn is None]
+        counted = [purchase for purchase in self.bought if purchase.drawn is None]
         resolutions, measured = with_axes(self.first.resolutions, counted)
         return KnownRelease(
             folder=self.first.folder,
@@ -108,8 +109,8 @@ class Knowledge:
         begun = self._begun
         if self.fits is None:
             return begun
-        grids = [each.grid for each in self.bought]
-        plain = [Fit(each.total, flattened(each.functions, grids)) for each in self.fits]
+        grids = [purchase.grid for purchase in self.bought]
+        plain = [Fit(fit.total, flattened(fit.functions, grids)) for fit in self.fits]
         shapes = {axes: function.shape for fit in plain for axes, function in fit.functions.items()}
         model, pilot, *replicates = (
             Fit(fit.total, {axes: fit.functions.get(axes, np.zeros(shape)) for axes, shape in shapes.items()})
@@ -166,38 +167,40 @@ class Knowledge:
 
     def _started(self) -> tuple[Fit, ...]:
         """Fit replicates to noise that can be drawn again, which those of the release are not fitted to."""
-        begun, fits = self._begun, []
         transcript = self.first.transcript
-        pilot = assigned(self.first, begun.pilot)
-        expected = pilot.marginals({each.axes for each in self._measured})
+        truth = assigned(self.first, self._begun.pilot)
+        expected = truth.marginals({measured.axes for measured in self._measured})
+        replicates = []
         for number in range(replicates_for(self.first)):
             drawn = iter(self._redrawn(expected, number))
             own = Transcript(tuple(next(drawn) for _ in transcript.first), tuple(next(drawn) for _ in transcript.later))
             fitted, functions = self.first.fitted(own)
-            fits.append(Fit(fitted.total, functions))
-        return (begun.model, begun.pilot, *fits)
+            replicates.append(Fit(fitted.total, functions))
+        return (self._begun.model, self._begun.pilot, *replicates)
 
     def refitted(self, grown: "Knowledge", number: int) -> tuple[Fit, ...]:
         """Fit all models to everything that was learned before, and to a purchase by its number."""
         if self.fits is None:
             raise UsageError("there are no fits to go on from; report this")
-        learned = (*self.learned, number)
         strategy = self.first.manifest["strategy"]
         usual, closer = PER_CELL[strategy], PILOT_PER_CELL[strategy]
-        grids = [each.grid for each in grown.bought]
-        bought = [as_evidence(grown.bought[each], key_of(each)) for each in learned]
+        grids = [purchase.grid for purchase in grown.bought]
+        bought = [as_evidence(grown.bought[place], key_of(place)) for place in (*self.learned, number)]
         evidence = [*self._measured, *bought]
         # With a function of the new grid, which is zero so far, all models have room for it from the beginning.
         new = {key_of(number): np.zeros(grids[number].shape)}
-        model, before, *replicates = (Fit(each.total, {**each.functions, **new}) for each in self.fits)
-        fits = [self._fitted(model, evidence, grids, per_cell=usual)[1]]
-        pilot, found = self._fitted(before, evidence, grids, per_cell=closer or usual, smooth=False)
-        fits.append(found)
-        expected = pilot.marginals({each.axes for each in evidence})
-        for place, fit in enumerate(replicates):
-            drawn = self._redrawn(expected, place, bought=bought)
-            fits.append(self._fitted(fit, drawn, grids, per_cell=usual)[1])
-        return tuple(fits)
+        model, pilot, *replicates = (Fit(fit.total, {**fit.functions, **new}) for fit in self.fits)
+        _, model = self._fitted(model, evidence, grids, per_cell=usual)
+        truth, pilot = self._fitted(pilot, evidence, grids, per_cell=closer or usual, smooth=False)
+        expected = truth.marginals({measured.axes for measured in evidence})
+        return (
+            model,
+            pilot,
+            *(
+                self._fitted(fit, self._redrawn(expected, place, bought=bought), grids, per_cell=usual)[1]
+                for place, fit in enumerate(replicates)
+            ),
+        )
 
     def _fitted(
         self,
@@ -209,8 +212,8 @@ class Knowledge:
         smooth: bool = True,
     ) -> tuple[LiftedModel, Fit]:
         evidence = Evidence(self.first.universe.orders if smooth else UNORDERED)
-        for each in measured:
-            evidence.add(each)
+        for measurement in measured:
+            evidence.add(measurement)
         plain = assigned(self.first, Fit(evidence.total, flattened(start.functions, grids)))
         lifted = LiftedModel(plain, grids)
         functions: Functions = refine(lifted, evidence, start.functions, tries=TRIES, per_cell=per_cell)
@@ -226,16 +229,17 @@ class Knowledge:
     ) -> list[Measurement]:
         """Return all measurements as they would be if the pilot were the truth, with a replicate's noise."""
         pure = self.first.manifest["spec"]["privacy"]["delta"] == 0
-        found = []
-        for place, each in enumerate((*self._measured, *bought)):
+        redrawn = []
+        for place, measured in enumerate((*self._measured, *bought)):
             # A replicate's noise in a measurement is the same after every purchase.
-            own = place if place < len(self._measured) else len(self._measured) - 1 - each.axes[0]
+            own = place if place < len(self._measured) else len(self._measured) - 1 - measured.axes[0]
             rng = np.random.default_rng([self._seed, replicate, own])
-            shape = each.values.shape
-            noise = rng.laplace(0.0, each.noise / math.sqrt(2), shape) if pure else rng.normal(0.0, each.noise, shape)
-            counts = np.rint(expected[each.axes] + noise).astype(np.int64)
-            found.append(Measurement(each.step, each.axes, None, counts, each.noise))
-        return found
+            size, shape = measured.noise, measured.values.shape
+            noise = rng.laplace(0.0, size / math.sqrt(2), shape) if pure else rng.normal(0.0, size, shape)
+            redrawn.append(
+                replace(measured, cell=None, values=np.rint(expected[measured.axes] + noise).astype(np.int64))
+            )
+        return redrawn
 
     @cached_property
     def _seed(self) -> int:
@@ -251,10 +255,10 @@ def assigned(first: Release, fit: Fit) -> Model:
     if first.manifest["strategy"] != "adaptive":
         return first.assigned(fit)
     sets = frozenset(fit.functions)
-    known = _trees.get(first)
-    if known is None or known[0] != sets:
-        _trees[first] = known = sets, first.assigned(fit)
-    model = copy(known[1])
+    tree = _trees.get(first)
+    if tree is None or tree[0] != sets:
+        _trees[first] = tree = sets, first.assigned(fit)
+    model = copy(tree[1])
     model.rescale(fit.total)
     model.assign(fit.functions)
     return model
@@ -263,3 +267,67 @@ def assigned(first: Release, fit: Fit) -> Model:
 def as_evidence(bought: Bought, key: Axes) -> Measurement:
     """Return a purchase as a measurement under the key of its grid."""
     return Measurement(bought.step, key, None, bought.counts, bought.noise)
+
+
+def remembered(knowledge: Knowledge, *, session: str, folder: Path) -> None:
+    """Write the fits of a session to the steward's folder, in place of earlier ones, so that another process need not make them again.
+
+    A disk that is full or read-only is no error: losing the fits loses nothing but time.
+    """
+    if knowledge.fits is None:
+        return
+    arrays: dict[str, npt.NDArray[Any]] = {"learned": np.array(knowledge.learned, dtype=np.int64)}
+    for place, fit in enumerate(knowledge.fits):
+        arrays[f"{place}:total"] = np.array(fit.total)
+        for axes, function in fit.functions.items():
+            arrays[f"{place}:{','.join(map(str, axes))}"] = function
+    path = _path(session, folder)
+    with suppress(OSError):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = path / f".{os.getpid()}"
+        with temporary.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())  # else a crash of the machine may leave an empty file under the final name
+        temporary.replace(path / _name(knowledge.bought))
+        for earlier in path.glob("*.npz"):
+            if earlier.name != _name(knowledge.bought):
+                earlier.unlink(missing_ok=True)
+
+
+def recalled(first: Knowledge, stored: Sequence[Bought], *, session: str, folder: Path) -> Knowledge:
+    """Return what is known after the longest part of a transcript whose fits are on disk; else what was known at first."""
+    path = _path(session, folder)
+    for count in range(len(stored), 0, -1):
+        part = tuple(stored[:count])
+        file = path / _name(part)
+        with suppress(*DAMAGED):
+            if file.exists():
+                return _read(file, first, part)
+    return first
+
+
+def _read(file: Path, first: Knowledge, bought: tuple[Bought, ...]) -> Knowledge:
+    totals: dict[int, float] = {}
+    functions: dict[int, dict[Axes, Weights]] = {}
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:  # numpy leaves a damaged file open
+        for name in arrays.files:
+            place, _, rest = name.partition(":")
+            if rest == "total":
+                totals[int(place)] = float(arrays[name])
+            elif rest:
+                functions.setdefault(int(place), {})[tuple(map(int, rest.split(",")))] = arrays[name]
+        learned = tuple(int(each) for each in arrays["learned"])
+    fits = tuple(Fit(totals[place], functions[place]) for place in sorted(totals))
+    return replace(first, bought=bought, learned=learned, fits=fits)
+
+
+def _path(session: str, folder: Path) -> Path:
+    return folder / FOLDER / hashlib.sha256(session.encode()).hexdigest()[:16]
+
+
+def _name(bought: Sequence[Bought]) -> str:
+    digest = hashlib.sha256()
+    for purchase in bought:
+        digest.update(purchase.to_bytes())
+    return f"{len(bought)}-{digest.hexdigest()[:32]}.npz"

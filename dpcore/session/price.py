@@ -1,12 +1,14 @@
 """What a session answers: a price beforehand, and a table with what was paid. Every price is said in epsilon first."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from dpcore.ledger import Account
 from dpcore.ledger.rows import in_currency
-from dpcore.privacy.accounting import Currency, epsilon_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of
 from dpcore.reporting.formatting import at_most, down
 
 
@@ -19,6 +21,12 @@ def in_epsilon(amount: int, account: Account) -> str:
     """Return an amount as text, such as `epsilon 0.012`; an amount of another currency follows in brackets."""
     words = f"epsilon {at_most(as_epsilon(amount, account))}"
     return words if account.currency is Currency.PURE else f"{words} ({in_currency(amount, account.currency)})"
+
+
+def plain_amounts(account: Account, **amounts: int) -> dict[str, Any]:
+    """Return named amounts as plain JSON values: in the account's currency, and under `epsilon` each as an epsilon by itself."""
+    epsilon = {name: as_epsilon(amount, account) for name, amount in amounts.items()}
+    return {name: amount / AMOUNT_OF_ONE for name, amount in amounts.items()} | {"epsilon": epsilon}
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,19 @@ class Price:
         if self.epsilon_after is None:
             return "more than remains"
         return f"remaining afterwards: {down(self.epsilon_after)} of {at_most(self.epsilon_of)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what drivers show of the price, as plain JSON values."""
+        return {
+            "free": self.free,
+            "stored": self.stored,
+            "cost": self.cost,
+            "currency": self.currency,
+            "epsilon": self.epsilon,
+            "epsilon_after": self.epsilon_after,
+            "epsilon_of": self.epsilon_of,
+            "half_width": self.half_width if math.isfinite(self.half_width) else None,
+        }
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from dpcore.reporting.lineage import ledger_parts, session_release_claim
 from dpcore.reporting.outcome import Round
 from dpcore.runs.same_table import chosen_limit_of, findings_of
 from dpcore.session.knowledge import Knowledge
-from dpcore.session.opening import first_run
+from dpcore.session.opening import claim_of
 from dpcore.spec import Declaration
 from dpcore.universe import Universe
 from dpcore.universe.dependencies import LearnedFunction
@@ -50,12 +50,11 @@ def publish_knowledge(
     """Publish a release with everything that a session knows. Doing so again, after no more purchases, changes nothing."""
     count = len(knowledge.bought)
     run_id = f"{session.id}-release-{count}"
-    first = first_run(ledger, session, knowledge.first)
     run = ledger.reserve(
         run_id,
         account=account.name,
         amount=LEAST,
-        claim=session_release_claim(session=session.id, first=first.id, purchases=count),
+        claim=session_release_claim(session=session.id, first=claim_of(session).first, purchases=count),
         analyst=session.analyst,
         purpose=session.purpose,
     )
@@ -95,12 +94,12 @@ def _draft(
     knowledge: Knowledge, declaration: Declaration, *, runs: tuple[Run, Run], ledger: Ledger, account: Account
 ) -> Draft:
     run, session = runs
-    release, told = knowledge.release, knowledge.first.manifest
-    known = release.uncertainty
-    if known is None:
+    release, manifest = knowledge.release, knowledge.first.manifest
+    uncertainty = release.uncertainty
+    if uncertainty is None:
         raise UsageError("the first release was published without its errors; make a new one, and open a session on it")
-    wanted = declaration.spec.output.rows
-    count = max(0, round(release.model.total)) if wanted == "noisy" else wanted
+    rows = declaration.spec.output.rows
+    count = max(0, round(release.model.total)) if rows == "noisy" else rows
     seed = _seed("rows", run.id)
     statement = state(
         declaration,
@@ -111,14 +110,14 @@ def _draft(
         made_from=stated_parts(
             ledger_parts(ledger, run),
             declaration,
-            draws={run.id: 0, session.id: sum(each.counts.size for each in knowledge.bought)},
-            earlier=told["privacy"]["made_from"],
+            draws={run.id: 0, session.id: sum(purchase.counts.size for purchase in knowledge.bought)},
+            earlier=manifest["privacy"]["made_from"],
         ),
         chosen_limit=chosen_limit_of(knowledge.first),
     )
 
     def table(most_bytes: int) -> tuple[pa.Table, dict[str, Any]]:
-        written = uncertainty_table(known, release.measurements, most_bytes=most_bytes)
+        written = uncertainty_table(uncertainty, release.measurements, most_bytes=most_bytes)
         return written, writing_options(written)
 
     discovered = _discovered(declaration, release)
@@ -129,19 +128,19 @@ def _draft(
             chunks=lambda: release.model.row_chunks(
                 count, rng=np.random.default_rng(seed), near=discovered.workload.marginals
             ),
-            persons=Persons.told(told, seed=_seed("persons", run.id)),
+            persons=Persons.told(manifest, seed=_seed("persons", run.id)),
         ),
         measurements=release.measurements,
         resolutions=release.resolutions,
-        rounds=[Round(**{**each, "columns": tuple(each["columns"])}) for each in told["rounds"]],
+        rounds=[Round(**{**each, "columns": tuple(each["columns"])}) for each in manifest["rounds"]],
         statement=statement,
         name=release_id(run.id, opened_at=run.opened_at),
         seed=_seed("values", run.id),
         findings=findings_of(knowledge.first),
-        functions=tuple(map(LearnedFunction.told, told.get("dependencies", ()))),
-        warnings=tuple(told["warnings"]),
+        functions=tuple(map(LearnedFunction.told, manifest.get("dependencies", ()))),
+        warnings=tuple(manifest["warnings"]),
         uncertainty=table,
-        prior=told.get("prior"),
+        prior=manifest.get("prior"),
         start=release.start,
         judge=lambda written: judge(
             replace(release, known=restored(written, release.measurements)), declaration.workload

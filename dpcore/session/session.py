@@ -5,12 +5,13 @@ killed, and several can serve one session: each purchase takes the run's lease, 
 stores the answer with its charge.
 """
 
+import time
 import uuid
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from dpcore.curator.curator import Curator
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Account, Lease, Ledger, Run, RunState
 from dpcore.marginals.measurements import Counts
-from dpcore.places import Places, places_of_spec
+from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release.columns import words_about
 from dpcore.release.descriptors import field_of
@@ -31,34 +32,39 @@ from dpcore.runs.paying import ledger_of, paying_account
 from dpcore.session.accuracy import Within
 from dpcore.session.analysts import bought_by
 from dpcore.session.bought import Bought, digest_of, step_of
-from dpcore.session.knowledge import Knowledge
-from dpcore.session.memory import recalled, remembered
-from dpcore.session.offer import Offer, offer
+from dpcore.session.knowledge import Knowledge, recalled, remembered
 from dpcore.session.opening import (
     FIRST_SHARE,
+    claim_of,
     first_release,
-    first_run,
     joined,
-    limited_by,
+    started,
     with_epsilon,
     with_unchanged_table,
 )
 from dpcore.session.overview import described, end_session
 from dpcore.session.price import SESSION, Payer, Price, Reply, as_epsilon, in_epsilon
 from dpcore.session.publishing import publish_knowledge
-from dpcore.session.starting import started
+from dpcore.session.quote import Quote, quote
 from dpcore.session.table import SessionTable
-from dpcore.session.turns import Turns
+from dpcore.session.turns import PATIENCE, turn
 from dpcore.session.values import Values, have_sums
 from dpcore.spec import Declaration, load_spec
-
-_Result = TypeVar("_Result")
 
 ANY_WIDTH = 1e300
 """A half width that no answer exceeds."""
 
 MOST_GIVEN = 10_000
 """How many free answers a process remembers. They are kept so that nobody pays later for what was free before."""
+
+
+class Purse(NamedTuple):
+    """What a payer has left, of how much, whose it is, and what to do if it is too little."""
+
+    left: int
+    budget: int
+    owner: str
+    advice: str
 
 
 class Session:
@@ -69,29 +75,28 @@ class Session:
 
     Attributes:
         id: The id of the session, and of its run.
+        account: The account that pays.
         most_cells: The most cells that may be computed for a question that is not stored; None for no limit of its own.
     """
 
-    def __init__(
-        self, declaration: Declaration, run: Run, *, ledger: Ledger, places: Places, table: Any = None
-    ) -> None:
+    def __init__(self, declaration: Declaration, run: Run, *, ledger: Ledger, table: Any = None) -> None:
         self.id = run.id
         self._ledger = ledger
-        self._places = places
+        self._private = places_of_spec(declaration.path).private
         self._first = first_release(ledger, declaration, run)
-        self._first_run = first_run(ledger, run, self._first)
-        self._declaration = limited_by(declaration, self._first)
-        self._account: Account = paying_account(ledger, declaration)
+        self._first_run = ledger.run(claim_of(run).first)
+        self._declaration = declaration.limited(int(self._first.manifest["privacy"]["max_rows_per_unit"]))
+        self.account: Account = paying_account(ledger, declaration)
         self._have_sums = have_sums(self._declaration, self._first.universe)
         self._source = SessionTable(self._declaration, table=table)
         self._curator = Curator(
             ledger=ledger,
             run_id=run.id,
             protection=self._declaration.protection,
-            currency=self._account.currency,
+            currency=self.account.currency,
         )
-        self._seen: tuple[int, Knowledge] = 0, Knowledge.of(self._first)
-        self._given: dict[tuple[str, float], Offer] = {}
+        self._seen: tuple[int, Knowledge] = 0, Knowledge(self._first)
+        self._given: dict[tuple[str, float], Quote] = {}
         self.most_cells: int | None = None
 
     @classmethod
@@ -122,43 +127,45 @@ class Session:
         declaration = load_spec(spec, with_table=table is not None)
         declaration = declaration if epsilon is None else with_epsilon(declaration, epsilon)
         declaration = with_unchanged_table(declaration) if unchanged else declaration
-
-        def opened(ledger: Ledger, places: Places) -> "Session":
-            name = session or str(uuid.uuid4())
-            with started(ledger, declaration, name, share=first_share, table=table) as run:
-                return cls(declaration, run, ledger=ledger, places=places, table=table)
-
-        return _with_ledger(declaration, opened)
+        name = session or str(uuid.uuid4())
+        with (
+            _kept_ledger(declaration) as ledger,
+            started(ledger, declaration, name, share=first_share, table=table) as run,
+        ):
+            return cls(declaration, run, ledger=ledger, table=table)
 
     @classmethod
     def join(cls, spec: str | Path, *, session: str | None = None, table: Any = None) -> "Session":
         """Use a session that was opened before: the newest open one of this spec, or the one with this id. This never spends anything."""
         declaration = load_spec(spec, with_table=table is not None)
-        return _with_ledger(
-            declaration,
-            lambda ledger, places: cls(
-                declaration, joined(ledger, declaration, session), ledger=ledger, places=places, table=table
-            ),
-        )
+        with _kept_ledger(declaration) as ledger:
+            return cls(declaration, joined(ledger, declaration, session), ledger=ledger, table=table)
 
     @property
     def run(self) -> Run:
         """The session's run in the ledger."""
         return self._ledger.run(self.id)
 
-    @property
-    def account(self) -> Account:
-        """The account that pays."""
-        return self._account
-
     def in_epsilon(self, amount: int) -> str:
         """Return an amount of the account's currency as text, in epsilon first."""
-        return in_epsilon(amount, self._account)
+        return in_epsilon(amount, self.account)
 
     @property
     def knowledge(self) -> Knowledge:
         """What the session knows now. Purchases of other processes are included."""
-        return self._known()
+        run = self.run
+        seen, knowledge = self._seen
+        if run.last != seen:
+            stored = [Bought.of(operation) for operation in self._ledger.transcript(self.id)]
+            news = len(stored) > len(knowledge.bought)
+            if stored and not knowledge.bought:
+                knowledge = recalled(knowledge, stored, session=self.id, folder=self._private)
+            for bought in stored[len(knowledge.bought) :]:
+                knowledge = knowledge.after(bought)
+            if news:
+                remembered(knowledge, session=self.id, folder=self._private)
+            self._seen = run.last, knowledge
+        return knowledge
 
     def prepare(self) -> None:
         """Read the model and the table now, if the session is open, so that no later answer has to wait for that.
@@ -167,7 +174,7 @@ class Session:
             SourceError: If the table cannot be read.
             UsageError: If it has changed since the session began.
         """
-        _ = self._known().intervals
+        _ = self.knowledge.intervals
         if self.run.state is RunState.OPEN:
             self._read_table()
 
@@ -186,7 +193,7 @@ class Session:
             UsageError: If no measurement could make the answer as accurate.
         """
         wanted = Within.of(within, level=level)
-        return self._price(self._offer(self._parsed(query), wanted), payer)
+        return self._price(self._quote(self._parsed(query), wanted), payer)
 
     def look(self, query: str, *, within: float | str | None, level: float = 0.95) -> Reply:
         """Return an answer as it is known now, however wide. Its price is what the wanted accuracy would cost; None wants none.
@@ -194,8 +201,8 @@ class Session:
         No data is touched, and nothing is charged. Unlike `ask`, this does not return what was free before the model learned more.
         """
         wanted = Within.of(ANY_WIDTH if within is None else within, level=level)
-        offered = self._offer_now(self._parsed(query), wanted)
-        return Reply(frame_of(offered.prepared, offered.numbers), self._price(offered))
+        quoted = self._quote_now(self._parsed(query), wanted)
+        return Reply(frame_of(quoted.prepared, quoted.numbers), self._price(quoted, SESSION))
 
     def ask(self, query: str, *, within: float | str, level: float = 0.95, payer: Payer = SESSION) -> Reply:
         """Answer a question. It is free if the model knows the answer well enough, or if the same question was bought before.
@@ -215,19 +222,19 @@ class Session:
             UsageError: If no measurement could make the answer as accurate, or the table has changed.
         """
         wanted, parsed = Within.of(within, level=level), self._parsed(query)
-        turns = Turns(self._ledger, self.id)
+        until = time.monotonic() + PATIENCE
         while True:
-            offered = self._offer(parsed, wanted)
-            price = self._price(offered, payer)
+            quoted = self._quote(parsed, wanted)
+            price = self._price(quoted, payer)
             if price.free:
-                return Reply(frame_of(offered.prepared, offered.numbers), price)
-            self._refuse_beyond(offered, price, payer)
-            self._read_table(None if offered.purchase is None else offered.purchase.values)
-            with turns.next() as lease:
+                return Reply(frame_of(quoted.prepared, quoted.numbers), price)
+            self._refuse_beyond(quoted, price, payer)
+            self._read_table(None if quoted.purchase is None else quoted.purchase.values)
+            with turn(self._ledger, self.id, until=until) as lease:
                 # Others may have bought something meanwhile, perhaps the same answer.
                 if lease is not None and self._is_current():
-                    bought = self._buy(query, offered, lease, payer.analyst)
-                    return Reply(frame_of(offered.prepared, bought.answer(parsed)), price)
+                    bought = self._buy(query, quoted, lease, payer.analyst)
+                    return Reply(frame_of(quoted.prepared, bought.answer(parsed)), price)
 
     def described(self) -> dict[str, Any]:
         """Return what the session has reserved, spent and bought, as plain JSON values."""
@@ -239,22 +246,24 @@ class Session:
         `sql` is the name as a question has it: in double quotes if it needs them.
         """
         about = words_about(self._declaration.spec)
-        known = self._first.universe.attributes
-        return [field_of(name, each) | about.get(name, {}) | {"sql": as_written(name)} for name, each in known.items()]
+        return [
+            field_of(name, attribute) | about.get(name, {}) | {"sql": as_written(name)}
+            for name, attribute in self._first.universe.attributes.items()
+        ]
 
     def bought_by(self, analyst: str) -> list[dict[str, Any]]:
         """Return the answers that an analyst has bought, oldest first, as plain JSON values."""
-        merging = self._known().intervals.ensemble.merging
+        merging = self.knowledge.intervals.ensemble.merging
         return [
-            {**each, "rows": plain_rows(frame_of(merging(query), bought.answer(query)))}
-            for bought, each in bought_by(self._ledger, self.id, analyst)
+            {**paid, "rows": plain_rows(frame_of(merging(query), bought.answer(query)))}
+            for bought, paid in bought_by(self._ledger, self.id, analyst)
             for query in [self._parsed(bought.question)]
         ]
 
     def release(self) -> dict[str, Any]:
         """Publish what the session knows as a release. Nothing is charged, and the session goes on."""
         return publish_knowledge(
-            self._known(), self._declaration, session=self.run, ledger=self._ledger, account=self._account
+            self.knowledge, self._declaration, session=self.run, ledger=self._ledger, account=self.account
         )
 
     def close(self) -> dict[str, Any]:
@@ -275,83 +284,66 @@ class Session:
     def _parsed(self, query: str) -> Query:
         return parse(query, self._first.universe, tables=("release", self._first.name))
 
-    def _offer(self, query: Query, within: Within) -> Offer:
-        name = digest_of(query), within.level
-        try:
-            found = self._offer_now(query, within)
-        except UsageError:
-            if (given := self._given.get(name)) is None or not given.is_within(within):
-                raise
-            return self._again(given, query)
-        if found.noise is None:
-            self._given[name] = found
-            if len(self._given) > MOST_GIVEN:
-                del self._given[next(iter(self._given))]
-        elif (given := self._given.get(name)) is not None and given.is_within(within):
-            # Intervals may widen a little when the model learns. Nobody pays for an answer that was given for nothing before.
-            return self._again(given, query)
-        return found
+    def _quote(self, query: Query, within: Within) -> Quote:
+        """Return the answer, or what it takes to give one. What was given for nothing before is given again.
 
-    def _offer_now(self, query: Query, within: Within) -> Offer:
-        return offer(
+        Intervals may widen a little when the model learns, and nobody pays for an answer that was free before.
+        """
+        name = digest_of(query), within.level
+        given = self._given.get(name)
+        try:
+            quoted = self._quote_now(query, within)
+        except UsageError:
+            if given is None or not given.is_within(within):
+                raise
+        else:
+            if quoted.noise is None:
+                self._given[name] = quoted
+                if len(self._given) > MOST_GIVEN:
+                    del self._given[next(iter(self._given))]
+            if quoted.noise is None or given is None or not given.is_within(within):
+                return quoted
+        # This query may have other names, another order and another limit.
+        return replace(given, query=query, prepared=self.knowledge.intervals.ensemble.merging(query))
+
+    def _quote_now(self, query: Query, within: Within) -> Quote:
+        return quote(
             query,
-            self._known(),
+            self.knowledge,
             within=within,
-            currency=self._account.currency,
+            currency=self.account.currency,
             protection=self._declaration.protection,
             have_sums=self._have_sums,
             most_cells=self.most_cells,
         )
 
-    def _again(self, given: Offer, query: Query) -> Offer:
-        """Return an answer that was given before, with the names, the order and the limit of another query that asks the same."""
-        return replace(given, query=query, prepared=self._known().intervals.ensemble.merging(query))
-
-    def _price(self, offered: Offer, payer: Payer = SESSION) -> Price:
-        currency, amount = self._account.currency, offered.amount(self._account.currency)
-        left, budget, _, _ = self._purse(payer)
+    def _price(self, quoted: Quote, payer: Payer) -> Price:
+        amount, purse = quoted.amount(self.account.currency), self._purse(payer)
         return Price(
             amount=amount,
             cost=amount / AMOUNT_OF_ONE,
-            currency=currency.symbol,
-            epsilon=as_epsilon(amount, self._account),
-            half_width=offered.half_width,
-            stored=offered.stored,
-            remaining=left / AMOUNT_OF_ONE,
-            epsilon_after=as_epsilon(left - amount, self._account) if amount <= left else None,
-            epsilon_of=as_epsilon(budget, self._account),
+            currency=self.account.currency.symbol,
+            epsilon=as_epsilon(amount, self.account),
+            half_width=quoted.half_width,
+            stored=quoted.stored,
+            remaining=purse.left / AMOUNT_OF_ONE,
+            epsilon_after=as_epsilon(purse.left - amount, self.account) if amount <= purse.left else None,
+            epsilon_of=as_epsilon(purse.budget, self.account),
         )
 
-    def _purse(self, payer: Payer) -> tuple[int, int, str, str]:
-        """Return what is left to a payer, of how much, whose it is, and what to do if it is too little."""
+    def _purse(self, payer: Payer) -> Purse:
+        """Return the share of an analyst who pays, or the session's budget if that has less left."""
         run = self.run
         share = None if payer.analyst is None else self._ledger.shares(self.id).get(payer.analyst)
         if share is not None and share.remaining < run.remaining:
-            return share.remaining, share.cap, f"analyst {share.analyst}", "ask the steward for a larger share"
-        return run.remaining, run.reserved, f"session {self.id}", "open another session"
-
-    def _known(self) -> Knowledge:
-        """Return what is known from everything bought so far, by any process."""
-        run = self._ledger.run(self.id)
-        seen, known = self._seen
-        if run.last != seen:
-            stored = [
-                Bought.from_bytes(each.output or b"", step=each.step) for each in self._ledger.transcript(self.id)
-            ]
-            if stored and not known.bought:
-                known = recalled(known, stored, session=self.id, folder=self._places.private)
-            for each in stored[len(known.bought) :]:
-                known = known.after(each)
-            if len(stored) > len(self._seen[1].bought):
-                remembered(known, session=self.id, folder=self._places.private)
-            self._seen = run.last, known
-        return known
+            return Purse(share.remaining, share.cap, f"analyst {share.analyst}", "ask the steward for a larger share")
+        return Purse(run.remaining, run.reserved, f"session {self.id}", "open another session")
 
     def _is_current(self) -> bool:
         """Return whether nobody has bought anything since the last look. Called under the lease, so nobody can until it is given back."""
         return len(self._ledger.transcript(self.id)) == len(self._seen[1].bought)
 
-    def _refuse_beyond(self, offered: Offer, price: Price, payer: Payer) -> None:
+    def _refuse_beyond(self, quoted: Quote, price: Price, payer: Payer) -> None:
         """Raise if the session is closed, or the rest of its budget or of the payer's share cannot pay. The ledger checks both again."""
         if self.run.state is not RunState.OPEN:
             raise UsageError(
@@ -363,13 +355,13 @@ class Session:
                 requested=price.amount,
                 remaining=payer.at_most,
             )
-        left, _, whose, instead = self._purse(payer)
+        left, _, owner, instead = self._purse(payer)
         if price.amount > left:
             advice = "accept a wider interval"
             with suppress(UsageError):  # too little for any noise
-                advice = f"for what is left, ask within {offered.reachable(left, self._account.currency):.4g} or more"
+                advice = f"for what is left, ask within {quoted.reachable(left, self.account.currency):.4g} or more"
             raise BudgetRefused(
-                f"this answer costs {self.in_epsilon(price.amount)}, but {whose} has {self.in_epsilon(left)} left; {advice}, or {instead}",
+                f"this answer costs {self.in_epsilon(price.amount)}, but {owner} has {self.in_epsilon(left)} left; {advice}, or {instead}",
                 requested=price.amount,
                 remaining=left,
             )
@@ -379,29 +371,27 @@ class Session:
         run = self._first_run
         self._source.read(self._first.universe, values, run_id=run.id, version=str(run.data_version))
 
-    def _buy(self, question: str, offered: Offer, lease: Lease, analyst: str | None) -> Bought:
+    def _buy(self, question: str, quoted: Quote, lease: Lease, analyst: str | None) -> Bought:
         """Charge for a question's numbers, draw their noise, and store them with the answer. In this order."""
-        purchase, noise = offered.purchase, offered.noise
+        purchase, noise = quoted.purchase, quoted.noise
         if purchase is None or noise is None:
             raise UsageError("a free answer cannot be bought; report this")
-        digest = digest_of(offered.query)
-        earlier = sum(each.digest == digest for each in self._seen[1].bought)
+        digest = digest_of(quoted.query)
+        earlier = sum(bought.digest == digest for bought in self._seen[1].bought)
         step = step_of(digest, earlier + 1)
 
         def keep(noisy: Counts) -> bytes:
-            numbers, within = offered.answer(noisy), offered.within
+            numbers = quoted.answer(noisy)
             return Bought(
                 step=step,
                 question=question,
                 digest=digest,
-                level=within.level,
-                wanted=within.size,
-                relative=within.relative,
+                within=quoted.within,
                 grid=purchase.grid,
                 counts=np.rint(purchase.split(noisy)[0]).astype(np.int64),
                 noise=purchase.rows_noise,
                 drawn=None if purchase.weighing is None else noisy,
-                numbers=tuple(numbers[number] for number in offered.query.numbers()),
+                numbers=tuple(numbers[number] for number in quoted.query.numbers()),
             ).to_bytes()
 
         self._ledger.record_data_version(lease, str(self._first_run.data_version))
@@ -410,12 +400,11 @@ class Session:
         return Bought.from_bytes(stored, step=step)
 
 
-def _with_ledger(declaration: Declaration, use: Callable[[Ledger, Places], _Result]) -> _Result:
-    """Call a function with the spec's ledger, which stays open unless the function raises."""
-    places = places_of_spec(declaration.path)
+@contextmanager
+def _kept_ledger(declaration: Declaration) -> Iterator[Ledger]:
+    """Open the ledger of a spec. It stays open afterwards, unless the caller raises."""
     with ExitStack() as stack:
         ledger = stack.enter_context(ledger_of(declaration))
         ledger.require_current()
-        found = use(ledger, places)
+        yield ledger
         stack.pop_all()
-        return found

@@ -1,6 +1,6 @@
 """The private table of a session: read once by a process, when it first buys an answer, and only if it is the table of the first release."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,7 @@ from dpcore.spec import Declaration
 from dpcore.tables.cluster import connected
 from dpcore.tables.engines import Engine, engine_for
 from dpcore.tables.histogram import Histogram
-from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, fingerprint_key
+from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
 from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Universe
@@ -72,16 +72,13 @@ class SessionTable:
     def version(self, run_id: str) -> str:
         """Return the version of the data, as a run with this id would record it."""
         declaration = self._declaration
-        self._engine.connect()
+        if not declaration.descents():
+            return str(self._records(declaration.universe, run_id).version)
         coding = self._coding(declaration.universe)
-        self._check(coding)
-        undecided = declaration.descents()
-        fingerprint = Fingerprint.of_run(run_id, key=fingerprint_key(self._private))
-        if undecided:
-            return self._engine.version(self._source, coding=coding, undecided=undecided, fingerprint=fingerprint)
-        draws = Draws.fresh(unit_key=fingerprint.unit_key())
-        records = self._engine.read(self._source, coding=coding, draws=draws, fingerprint=fingerprint)
-        return str(records.version)
+        self._connect()
+        return self._engine.version(
+            self._source, coding=coding, undecided=declaration.descents(), fingerprint=self._fingerprint(run_id)
+        )
 
     def read(self, universe: Universe, values: Values | None = None, *, run_id: str, version: str) -> None:
         """Read and count the table, unless that is done. Raise if it is not the version that the run with this id has read.
@@ -99,21 +96,18 @@ class SessionTable:
         column = None if values is None else values.column
         if column in self._counted:
             return
+        if not self._changed:
+            if values is not None:
+                universe = Universe({**universe.attributes, universe.names[values.column]: values.attribute})
+            records = self._records(universe, run_id)
+            as_declared = values is None and not self._declaration.descents()
+            self._changed = version != (records.version if as_declared else self.version(run_id))
         if self._changed:
-            raise _other_table()
-        if values is not None:
-            universe = Universe({**universe.attributes, universe.names[values.column]: values.attribute})
-        coding = self._coding(universe)
-        self._engine.connect()
-        self._check(replace(coding, universe=self._declaration.universe))
-        fingerprint = Fingerprint.of_run(run_id, key=fingerprint_key(self._private))
-        draws = Draws.fresh(unit_key=fingerprint.unit_key())
-        records = self._engine.read(self._source, coding=coding, draws=draws, fingerprint=fingerprint)
-        found = self.version(run_id) if values is not None or self._declaration.descents() else records.version
-        if found != version:
-            self._changed = True
-            raise _other_table()
-        self._counted = {place: each for place, each in self._counted.items() if place is None}
+            raise TableChanged(
+                "the table is not the one that this session began with, so nothing can be bought; close the session, and open a new one: "
+                "dpflow session open SPEC"
+            )
+        self._counted = {kept: counted for kept, counted in self._counted.items() if kept is None}
         self._counted[column] = _Counted(self._engine.count(records, universe), universe.shape)
 
     def hand_to(self, curator: Curator, purchase: Purchase, *, lease: Lease, analyst: str | None) -> Axes:
@@ -126,11 +120,12 @@ class SessionTable:
         if counted is None:
             raise UsageError("the table was not read yet; report this")
         curator.receive(counted.histogram, lease=lease, analyst=analyst)
-        places = zip(grid.columns, grid.groups, strict=True)
-        if values is None:
-            return tuple(counted.axis(curator, *each) for each in places)
-        others = [counted.axis(curator, *each) for each in places if each[0] != values.column]
-        return (*others, values.column)
+        axes = [
+            counted.axis(curator, column, groups)
+            for column, groups in zip(grid.columns, grid.groups, strict=True)
+            if values is None or column != values.column
+        ]
+        return tuple(axes) if values is None else (*axes, values.column)
 
     def close(self) -> None:
         """Forget the table, and close its cluster if it has one."""
@@ -138,8 +133,24 @@ class SessionTable:
         if "_engine" in vars(self):
             self._engine.close()
 
+    def _records(self, universe: Universe, run_id: str) -> Versioned:
+        """Read the rows as the run of the first release has read them, with the columns in the cells of a universe."""
+        self._connect()
+        fingerprint = self._fingerprint(run_id)
+        draws = Draws.fresh(unit_key=fingerprint.unit_key())
+        return self._engine.read(self._source, coding=self._coding(universe), draws=draws, fingerprint=fingerprint)
+
+    def _connect(self) -> None:
+        """Connect to the machines that read the table, and check the names and types of the declared columns, which no row can change."""
+        self._engine.connect()
+        coding = self._coding(self._declaration.universe)
+        check_columns(self._source, columns=coding.columns)
+        check_types(self._source, reads=coding.reads)
+
+    def _fingerprint(self, run_id: str) -> Fingerprint:
+        return Fingerprint.of_run(run_id, key=fingerprint_key(self._private))
+
     def _coding(self, universe: Universe) -> Coding:
-        """Return how rows are read: as the run of the first release has read them."""
         declared = self._declaration
         return Coding(
             universe=universe,
@@ -148,15 +159,3 @@ class SessionTable:
             constant=declared.constant,
             rules=Rules.of(declared.universe),
         )
-
-    def _check(self, coding: Coding) -> None:
-        """Check the names and types of the declared columns, which no row can change."""
-        check_columns(self._source, columns=coding.columns)
-        check_types(self._source, reads=coding.reads)
-
-
-def _other_table() -> TableChanged:
-    return TableChanged(
-        "the table is not the one that this session began with, so nothing can be bought; close the session, and open a new one: "
-        "dpflow session open SPEC"
-    )

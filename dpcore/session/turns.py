@@ -21,55 +21,42 @@ _buying: dict[str, threading.Lock] = {}
 
 
 @contextmanager
-def alone(session: str, *, seconds: float = PATIENCE) -> Iterator[None]:
+def alone(session: str, *, seconds: float) -> Iterator[None]:
     """Let one thread of this process at a time change a session.
 
     Raises:
         RunHeld: If others are still at it after so many seconds.
     """
-    own = _buying.setdefault(session, threading.Lock())
-    if not own.acquire(timeout=max(0.0, seconds)):
+    lock = _buying.setdefault(session, threading.Lock())
+    if not lock.acquire(timeout=max(0.0, seconds)):
         raise RunHeld(f"session {session} is busy buying other answers; ask again later")
     try:
         yield
     finally:
-        own.release()
+        lock.release()
 
 
-class Turns:
-    """The turns of one question, which waits for at most `PATIENCE` seconds."""
+@contextmanager
+def turn(ledger: Ledger, session: str, *, until: float) -> Iterator[Lease | None]:
+    """Ask for the right to buy, and give it back. Yield None, after a moment, if another process has it.
 
-    def __init__(self, ledger: Ledger, session: str) -> None:
-        self._ledger = ledger
-        self._session = session
-        self._until = time.monotonic() + PATIENCE
+    If this process is so slow that another takes over, what it was doing ends here, and the caller looks again.
 
-    @contextmanager
-    def next(self) -> Iterator[Lease | None]:
-        """Ask for the right to buy, and give it back. Yield None, after a moment, if another process has it.
-
-        If this process is so slow that another takes over, what it was doing ends here, and the caller looks again.
-
-        Raises:
-            RunHeld: If others kept it for too long.
-        """
-        with alone(self._session, seconds=self._until - time.monotonic()):
-            lease = self._leased()
-            try:
-                yield lease
-            except RunHeld:
-                if time.monotonic() > self._until:
-                    raise
-            finally:
-                if lease is not None:
-                    with suppress(RunHeld, UsageError):
-                        self._ledger.lease(self._session, seconds=0)
-
-    def _leased(self) -> Lease | None:
+    Raises:
+        RunHeld: If others kept it until this time of the monotonic clock.
+    """
+    lease = None
+    with alone(session, seconds=until - time.monotonic()):
         try:
-            return self._ledger.lease(self._session, seconds=LEASE_SECONDS)
+            lease = ledger.lease(session, seconds=LEASE_SECONDS)
+            yield lease
         except RunHeld:
-            if time.monotonic() > self._until:
+            if time.monotonic() > until:
                 raise
-            time.sleep(POLL_SECONDS)
-            return None
+            if lease is None:
+                time.sleep(POLL_SECONDS)
+                yield None
+        finally:
+            if lease is not None:
+                with suppress(RunHeld, UsageError):
+                    ledger.lease(session, seconds=0)

@@ -10,8 +10,7 @@ import pytest
 from dpcore import Session, answer, open_release
 from dpcore.models import FactoredModel
 from dpcore.session.bought import Bought
-from dpcore.session.knowledge import Knowledge
-from dpcore.session.memory import recalled
+from dpcore.session.knowledge import Knowledge, recalled
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 from tests.dpcore.session.conftest import EPSILON, FIRST_SHARE, GROUPED, narrower
@@ -50,7 +49,7 @@ def test_fits_that_were_cut_off_are_ignored_and_whole_ones_reach_the_disk_first(
         stored = session.knowledge.bought  # this writes the fits
     folder = Path(".dpflow/private")
     (kept,) = folder.rglob("*.npz")
-    first, whole = Knowledge.of(session.knowledge.first), kept.read_bytes()
+    first, whole = Knowledge(session.knowledge.first), kept.read_bytes()
     assert synced == [len(whole)]
     assert recalled(first, stored, session="s", folder=folder).fits is not None
     for length in (0, 1, 3, 4, 30, len(whole) // 2, len(whole) - 23, len(whole) - 1):

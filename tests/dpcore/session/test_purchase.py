@@ -17,8 +17,8 @@ from dpcore.mechanisms.weighing import Weighing
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours
 from dpcore.session.accuracy import Within
-from dpcore.session.offer import Offer, offer
 from dpcore.session.purchase import plan
+from dpcore.session.quote import Quote, quote
 from dpcore.session.table import SessionTable
 from dpcore.session.values import have_sums
 from dpcore.steward.verify import verify_ledger
@@ -59,12 +59,12 @@ def test_it_is_priced_before_data_is_touched_charged_kept_and_verified(
     verify_ledger()
 
 
-def offered(session: Session, query: str, **terms: Any) -> Offer:
+def offered(session: Session, query: str, **terms: Any) -> Quote:
     """Return what a purchase of an answer takes, if nothing were known about it."""
     within = Within.of(narrower(session, query, 0.4))
     declared = {"currency": Currency.ZCDP, "protection": session._declaration.protection, **terms}
     parsed = session._parsed(query)
-    found = offer(parsed, session.knowledge, within=within, have_sums=session._have_sums, **declared)
+    found = quote(parsed, session.knowledge, within=within, have_sums=session._have_sums, **declared)
     nothing = {
         number: Interval(known.value, known.value - 1e9, known.value + 1e9, known.basis)
         for number, known in found.numbers.items()
@@ -72,7 +72,7 @@ def offered(session: Session, query: str, **terms: Any) -> Offer:
     return replace(found, numbers=nothing)
 
 
-def kept_rows(session: Session, sold: Offer) -> tuple[np.ndarray, np.ndarray]:
+def kept_rows(session: Session, sold: Quote) -> tuple[np.ndarray, np.ndarray]:
     """Return the kept rows by sex, smoking and age, and what a purchase measures of them."""
     values, grid = sold.purchase.values, sold.purchase.grid
     session._read_table(values)

@@ -80,7 +80,7 @@ def test_an_answer_that_was_free_before_has_the_names_and_the_order_of_the_new_q
     def fails(*_: object, **__: object) -> None:
         raise UsageError("it is not known as accurately any more")
 
-    monkeypatch.setattr("dpcore.session.session.offer", fails)
+    monkeypatch.setattr("dpcore.session.session.quote", fails)
     other = "select count(*) as m, city as c from release where smoker group by city order by m desc limit 2"
     again = session.ask(other, within=1e9)
     assert again.price.free
