@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.curator.charges import Statistic, charge
+from dpcore.curator.charges import Statistic, charge_draw_commit
 from dpcore.errors import DpflowError, SourceBroken, StepFailed, UsageError
 from dpcore.ledger import Account, open_ledger
 from dpcore.mechanisms.query import Answer, Query
@@ -48,11 +48,16 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
             if not isinstance(refused, SourceBroken):  # that error may depend on private rows, so it is not refunded
                 ledger.refund(run, lease=lease)
             raise
-        operation = charge(
-            ledger, lease, step=STEP, statistic=Statistic.QUERY, mechanism=query, currency=payer.currency
+        answer, _ = charge_draw_commit(
+            ledger,
+            lease,
+            step=STEP,
+            statistic=Statistic.QUERY,
+            mechanism=query,
+            currency=payer.currency,
+            draw=lambda: query.answer(exact),
+            keep=_stored,
         )
-        answer = query.answer(exact)
-        ledger.commit(operation, _stored(answer))
         ledger.settle(run, release=None, lease=lease)
     return answer
 

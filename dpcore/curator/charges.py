@@ -5,14 +5,18 @@ counts, a test of that statistic's sensitivity, and the audits that attack it. t
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from dpcore.errors import StepFailed
 from dpcore.ledger import Lease, Ledger, Operation
 from dpcore.mechanisms import Mechanism
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
+
+Drawn = TypeVar("Drawn")
 
 
 class Statistic(StrEnum):
@@ -73,7 +77,32 @@ CHARGED_STEPS = (
 """All kinds of charged steps. A strategy decides whether a round selects and measures a marginal or a cell."""
 
 
-def charge(  # noqa: PLR0913  who pays, for what, and how much
+def charge_draw_commit(  # noqa: PLR0913  who pays, for what, and how much
+    ledger: Ledger,
+    lease: Lease,
+    *,
+    step: str,
+    statistic: Statistic,
+    mechanism: Mechanism,
+    currency: Currency,
+    analyst: str | None = None,
+    draw: Callable[[], Drawn],
+    keep: Callable[[Drawn], bytes],
+) -> tuple[Drawn, int]:
+    """Charge for a step, draw its result, and store it as bytes, in that order. Return the result and what it has cost.
+
+    Raises:
+        StepFailed: If the step is of no listed kind. Nothing was charged.
+    """
+    operation = charge(
+        ledger, lease, step=step, statistic=statistic, mechanism=mechanism, currency=currency, analyst=analyst
+    )
+    drawn = draw()
+    ledger.commit(operation, keep(drawn))
+    return drawn, operation.amount
+
+
+def charge(  # noqa: PLR0913  likewise
     ledger: Ledger,
     lease: Lease,
     *,

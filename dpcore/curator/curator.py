@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.curator.charges import Statistic, charge
+from dpcore.curator.charges import Statistic, charge_draw_commit
 from dpcore.errors import StepFailed
 from dpcore.ledger import Lease, Ledger
 from dpcore.marginals.measurements import Counts, Measurement, Selection
@@ -332,7 +332,7 @@ class Curator:
         if self._received is None:
             raise StepFailed(f"step {step} has no result yet and the data was not read; resume the run")
         histogram, lease = self._received
-        operation = charge(
+        output, self._paid[step] = charge_draw_commit(
             self._ledger,
             lease,
             step=step,
@@ -340,10 +340,9 @@ class Curator:
             mechanism=mechanism,
             currency=self._currency,
             analyst=self._analyst,
+            draw=lambda: draw(histogram),
+            keep=bytes,
         )
-        output = draw(histogram)
-        self._ledger.commit(operation, output)
-        self._paid[step] = operation.amount
         return output
 
 
