@@ -16,11 +16,12 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.private_log import record
 from dpcore.release.integrity import one_line
 from dpcore.reporting.plots import colours
-from dpcore.service.desk import Desk, Question
+from dpcore.service.desk import Desk
 from dpcore.service.door import Door
 from dpcore.service.problems import STATUS_CODES, Problem, Refused
 from dpcore.session.accuracy import LOWEST_LEVEL
 from dpcore.session.price import Payer
+from dpcore.session.questions import Question
 from dpcore.version import installed_version
 
 CONSOLE = Path(__file__).parent / "console"
@@ -139,7 +140,7 @@ class Budget(BaseModel):
     session: SessionBudget
 
 
-class Bought(BaseModel):
+class BoughtAnswer(BaseModel):
     """An answer that was bought."""
 
     query: str
@@ -152,7 +153,7 @@ class Bought(BaseModel):
 class Answers(BaseModel):
     """All answers that an analyst has bought, oldest first. Free answers are not stored: ask again."""
 
-    answers: list[Bought]
+    answers: list[BoughtAnswer]
 
 
 class Failure(BaseModel):
@@ -196,7 +197,7 @@ def make_app(desk: Desk, door: Door) -> FastAPI:
 
     @app.get("/columns", response_model=Columns, summary="What can be asked about?")
     async def columns(_analyst: Analyst) -> Response:
-        return JSONResponse({"columns": await desk.columns()})
+        return JSONResponse({"columns": desk.columns})
 
     @app.post("/price", response_model=Priced, summary="What would an answer cost?")
     async def price(asked: Asked, analyst: Analyst) -> Response:

@@ -1,29 +1,26 @@
 """The one thread that owns a session, and what needs not wait for it: answers that were free before, the columns, and budgets.
 
 A session belongs to the thread that joined it. So questions that are new wait for each other, also behind a purchase; analysts take turns. A free answer
-that was given before is given again at once, without the session and without the ledger. Budgets are read by a thread of their own.
+that was given before is given again at once, without the session and without the ledger. Budgets are read by other threads.
 """
 
 import asyncio
 import logging
-import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from dpcore.answers.plain import plain_rows
 from dpcore.errors import DpflowError, LedgerError, SourceError, UsageError
-from dpcore.ledger import Ledger, open_ledger
+from dpcore.ledger import open_ledger
 from dpcore.places import places_of_spec
 from dpcore.private_log import record
 from dpcore.service.problems import Problem, Refused, refusal_of
 from dpcore.service.queue import FairThread
 from dpcore.session.analysts import budget_for
 from dpcore.session.price import Payer, Price
+from dpcore.session.questions import Question
 from dpcore.session.session import Session
 
 progress = logging.getLogger("dpcore.progress")
@@ -42,39 +39,7 @@ MOST_REMEMBERED_ROWS = 200
 """Longer answers are computed again, so that memory stays small."""
 
 Result = TypeVar("Result")
-Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class Question:
-    """A query, and how accurate its answer must be."""
-
-    query: str
-    within: float | str
-    level: float
-
-    @property
-    def accuracy(self) -> dict[str, Any]:
-        """The accuracy as arguments of a session."""
-        return {"within": self.within, "level": self.level}
-
-
-class _Memory(Generic[Value]):
-    """The last values that were kept, up to a number of them."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: OrderedDict[Question, Value] = OrderedDict()
-
-    def get(self, question: Question) -> Value | None:
-        if question in self._kept:
-            self._kept.move_to_end(question)
-        return self._kept.get(question)
-
-    def keep(self, question: Question, value: Value) -> None:
-        self._kept[question] = value
-        if len(self._kept) > self._most:
-            self._kept.popitem(last=False)
+Memory = dict[Question, dict[str, Any]]
 
 
 class Desk:
@@ -88,13 +53,11 @@ class Desk:
     def __init__(self, spec: Path, session: str | None) -> None:
         self._spec = spec
         self.session = session or ""
+        self.columns: list[dict[str, Any]] = []
         self._joined: Session | None = None
-        self._ledger: Ledger | None = None
-        self._columns: list[dict[str, Any]] = []
         self._thread = FairThread("session")
-        self._budgets = ThreadPoolExecutor(1, thread_name_prefix="budgets")
-        self._prices: _Memory[dict[str, Any]] = _Memory(MOST_REMEMBERED)
-        self._answers: _Memory[dict[str, Any]] = _Memory(MOST_REMEMBERED)
+        self._prices: Memory = {}
+        self._answers: Memory = {}
 
     def open(self) -> None:
         """Join the session, and read its model and its table.
@@ -104,7 +67,7 @@ class Desk:
 
         def join() -> None:
             session = self._join()
-            self.session, self._columns = session.id, session.columns()
+            self.session, self.columns = session.id, session.columns()
             try:
                 session.prepare()
             except (SourceError, UsageError) as error:
@@ -120,49 +83,39 @@ class Desk:
         """Finish what was begun, and leave the session."""
         self._thread.submit(STEWARD, self._leave).result()
         self._thread.close()
-        self._budgets.submit(self._disconnect).result()
-        self._budgets.shutdown()
 
     async def price(self, question: Question, analyst: str) -> dict[str, Any]:
         """Return what an answer would cost now, and its expected half width. No data is touched."""
-        known = self._prices.get(question)
-        if known is not None:
-            return known
-        price = await self._run(
-            lambda session: session.price(question.query, payer=Payer(analyst), **question.accuracy), analyst
-        )
-        told = _told(price, question)
-        if price.free:
-            self._prices.keep(question, told)
-        return told
+        if question not in self._prices:
+            price = await self._run(lambda session: session.price(**question.terms, payer=Payer(analyst)), analyst)
+            if not price.free:
+                return _plain(price, question)
+            _keep(self._prices, question, _plain(price, question))
+        return self._prices[question]
 
     async def ask(self, question: Question, payer: Payer) -> dict[str, Any]:
         """Answer a question, for the least price that its accuracy needs."""
-        known = self._answers.get(question)
-        if known is not None:
-            return known
+        if question in self._answers:
+            return self._answers[question]
 
         def answered(session: Session) -> dict[str, Any]:
-            reply = session.ask(question.query, payer=payer, **question.accuracy)
-            rows = plain_rows(reply.table)
-            return {
-                "columns": [str(name) for name in reply.table.columns],
-                "rows": rows,
-                "price": _told(reply.price, question),
-            }
+            reply = session.ask(**question.terms, payer=payer)
+            columns = [str(name) for name in reply.table.columns]
+            return {"columns": columns, "rows": plain_rows(reply.table), "price": _plain(reply.price, question)}
 
-        told = await self._run(answered, payer.analyst or STEWARD)
-        if told["price"]["free"] and len(told["rows"]) <= MOST_REMEMBERED_ROWS:
-            self._answers.keep(question, told)
-        return told
-
-    async def columns(self) -> list[dict[str, Any]]:
-        """Return the columns that can be asked about. No data is touched."""
-        return self._columns
+        answer = await self._run(answered, payer.analyst or STEWARD)
+        if answer["price"]["free"] and len(answer["rows"]) <= MOST_REMEMBERED_ROWS:
+            _keep(self._answers, question, answer)
+        return answer
 
     async def budget(self, analyst: str) -> dict[str, Any]:
         """Return what an analyst and the session have left."""
-        return await asyncio.get_running_loop().run_in_executor(self._budgets, self._told_budget, analyst)
+
+        def read() -> dict[str, Any]:
+            with _refusing(), open_ledger(places=places_of_spec(self._spec)) as ledger:
+                return budget_for(ledger, ledger.run(self.session), analyst)
+
+        return await asyncio.to_thread(read)
 
     async def bought(self, analyst: str) -> list[dict[str, Any]]:
         """Return the answers that an analyst has bought, oldest first."""
@@ -176,21 +129,12 @@ class Desk:
                 Problem(code="busy", reason="too many of your questions wait; ask again later"),
                 headers={"Retry-After": "5"},
             )
-        return await asyncio.wrap_future(self._thread.submit(analyst, lambda: self._called(job)))
 
-    def _called(self, job: Callable[[Session], Result]) -> Result:
-        with _refusing(after=self._leave):
-            return job(self._join())
+        def called() -> Result:
+            with _refusing(after=self._leave):
+                return job(self._join())
 
-    def _told_budget(self, analyst: str) -> dict[str, Any]:
-        with _refusing(after=self._disconnect):
-            self._ledger = self._ledger or open_ledger(places=places_of_spec(self._spec))
-            return budget_for(self._ledger, self._ledger.run(self.session), analyst)
-
-    def _disconnect(self) -> None:
-        ledger, self._ledger = self._ledger, None
-        if ledger is not None:
-            ledger.close()
+        return await asyncio.wrap_future(self._thread.submit(analyst, called))
 
     def _join(self) -> Session:
         if self._joined is None:
@@ -200,13 +144,13 @@ class Desk:
 
     def _leave(self) -> None:
         joined, self._joined = self._joined, None
-        self._prices = _Memory(MOST_REMEMBERED)  # a session that is joined anew has forgotten what was free before
+        self._prices = {}  # a session that is joined anew has forgotten what was free before
         if joined is not None:
             joined.leave()
 
 
 @contextmanager
-def _refusing(*, after: Callable[[], None]) -> Iterator[None]:
+def _refusing(*, after: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Turn every error into a refusal. If the ledger or the service has failed, call a function, so that the next request begins anew."""
     try:
         yield
@@ -221,15 +165,11 @@ def _refusing(*, after: Callable[[], None]) -> Iterator[None]:
         raise Refused(500, Problem(code="failed", reason=reason)) from None
 
 
-def _told(price: Price, question: Question) -> dict[str, Any]:
-    return {
-        "free": price.free,
-        "stored": price.stored,
-        "cost": price.cost,
-        "currency": price.currency,
-        "epsilon": price.epsilon,
-        "epsilon_after": price.epsilon_after,
-        "epsilon_of": price.epsilon_of,
-        "half_width": price.half_width if math.isfinite(price.half_width) else None,
-        "level": question.level,
-    }
+def _keep(memory: Memory, question: Question, shown: dict[str, Any]) -> None:
+    memory[question] = shown
+    if len(memory) > MOST_REMEMBERED:
+        del memory[next(iter(memory))]
+
+
+def _plain(price: Price, question: Question) -> dict[str, Any]:
+    return {**price.to_json(), "level": question.level}

@@ -37,7 +37,6 @@ class Door:
         self._rate = rate
         self._tokens: dict[str, str] = {}
         self._read_at = -math.inf
-        self._head: str | None = None
         self._buckets: dict[str, tuple[float, float]] = {}
         self._closing = threading.Event()
         self._ready = threading.Event()
@@ -85,32 +84,23 @@ class Door:
             raise Refused(429, Problem(code="rate", reason=reason), headers={"Retry-After": str(seconds)})
 
     def _poll(self) -> None:
-        ledger: Ledger | None = None
-        while True:
+        while not self._closing.is_set():
             try:
-                ledger = ledger or open_ledger(places=places_of_spec(self._spec))
-                self._read(ledger)
+                with open_ledger(places=places_of_spec(self._spec)) as ledger:
+                    while not self._closing.is_set():
+                        self._read(ledger)
+                        self._wait()
             except DpflowError:  # the last tokens stay valid for a while
-                _close(ledger)
-                ledger = None
+                self._wait()
             except Exception as error:  # noqa: BLE001  this thread must go on, and its errors may quote an address with a password
                 record(error, where="dpflow serve-answers")
-                _close(ledger)
-                ledger = None
-            self._ready.set()
-            if self._closing.wait(POLL_SECONDS):
-                _close(ledger)
-                return
+                self._wait()
+
+    def _wait(self) -> None:
+        self._ready.set()
+        self._closing.wait(POLL_SECONDS)
 
     def _read(self, ledger: Ledger) -> None:
-        head = ledger.head()
-        if head != self._head:
-            shares = ledger.shares(self._session).values()
-            self._tokens = {each.analyst: each.token for each in shares if each.token is not None}
-            self._head = head
+        shares = ledger.shares(self._session).values()
+        self._tokens = {share.analyst: share.token for share in shares if share.token is not None}
         self._read_at = time.monotonic()
-
-
-def _close(ledger: Ledger | None) -> None:
-    if ledger is not None:
-        ledger.close()

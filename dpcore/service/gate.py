@@ -7,9 +7,10 @@ Whoever disagrees with the server about where a request ends can pass off the re
 the gate rejects a request that gives its length in two ways, and the connection ends with every request that was not read to its end.
 """
 
-import json
 from collections.abc import Collection
 from typing import Any
+
+from starlette.responses import JSONResponse
 
 Scope = Any
 Receive = Any
@@ -83,8 +84,8 @@ class Gate:
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
         else:
             status, code, reason = refusal
-            problem = json.dumps({"error": {"code": code, "reason": reason}})
-            await answer(send, status, problem.encode(), b"application/json")
+            response = JSONResponse({"error": {"code": code, "reason": reason}}, status)
+            await response(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
@@ -151,10 +152,3 @@ def target(scope: Scope) -> str:
     query = scope.get("query_string", b"").decode("latin-1")
     path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
     return f"{path}?{query}" if query else path
-
-
-async def answer(send: Send, status: int, body: bytes, kind: bytes, *more: tuple[bytes, bytes]) -> None:
-    """Send an answer of the gate itself."""
-    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -6,6 +6,8 @@ import hashlib
 import json
 from typing import Any
 
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+
 from dpcore.service.gate import (
     POLICY_VIOLATION,
     WAIT_SECONDS,
@@ -13,7 +15,6 @@ from dpcore.service.gate import (
     Receive,
     Scope,
     Send,
-    answer,
     is_visit,
     target,
     values,
@@ -101,17 +102,21 @@ class Gate(ServiceGate):
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await super()._serve(scope, _with_sound_token(receive, send), send)
-        elif not _has_ascii_secrets(scope):
-            await answer(send, 401, b"The password or the token is wrong.\n", b"text/plain")
-        elif (_opens(scope) or is_visit(scope)) and values(scope, b"host") != [self._host]:
-            # Prefect's pages call the API at 127.0.0.1. Loaded as localhost they would be of another origin, with a storage of their own.
-            await answer(send, 307, b"", b"text/plain", (b"location", f"{self._origin}{target(scope)}".encode()))
-        elif _opens(scope):
-            await answer(send, 200, _open_page(), b"text/html; charset=utf-8", (b"cache-control", b"no-store"))
-        elif scope["path"] in DESCRIPTIONS:
-            await answer(send, 404, b"This server does not describe its API.\n", b"text/plain")
         else:
-            await super()._serve(scope, receive, send)
+            await (self._own_answer(scope) or super()._serve)(scope, receive, send)
+
+    def _own_answer(self, scope: Scope) -> Response | None:
+        """Return the gate's own answer to a request; None if Prefect answers it."""
+        if not _has_ascii_secrets(scope):
+            return PlainTextResponse("The password or the token is wrong.\n", 401)
+        if (_opens(scope) or is_visit(scope)) and values(scope, b"host") != [self._host]:
+            # Prefect's pages call the API at 127.0.0.1. Loaded as localhost they would be of another origin, with a storage of their own.
+            return PlainTextResponse("", 307, {"location": f"{self._origin}{target(scope)}"})
+        if _opens(scope):
+            return HTMLResponse(_open_page(), headers={"cache-control": "no-store"})
+        if scope["path"] in DESCRIPTIONS:
+            return PlainTextResponse("This server does not describe its API.\n", 404)
+        return None
 
 
 def _opens(scope: Scope) -> bool:
@@ -164,6 +169,6 @@ def _is_sound(text: str | None) -> bool:
     return token is None or (isinstance(token, str) and token.isascii())
 
 
-def _open_page() -> bytes:
+def _open_page() -> str:
     head = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>dpflow</title></head>'
-    return f"{head}<body><p>Opening the Prefect UI</p>\n<script>{OPEN_SCRIPT}</script></body></html>".encode()
+    return f"{head}<body><p>Opening the Prefect UI</p>\n<script>{OPEN_SCRIPT}</script></body></html>"

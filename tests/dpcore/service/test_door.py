@@ -105,10 +105,10 @@ def test_too_many_requests_are_refused_for_one_analyst_only(copied: Callable[[],
 def test_tokens_are_not_trusted_for_long_while_the_ledger_cannot_be_read(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreadable(_: Ledger) -> str:
+    def unreadable(_: Ledger) -> None:
         raise LedgerError("the ledger is gone")
 
-    monkeypatch.setattr(Ledger, "head", unreadable)
+    monkeypatch.setattr(served.door, "_read", unreadable)
     assert served.send("/price", QUESTION).status_code == 200
 
     def refused() -> bool:
