@@ -24,8 +24,8 @@ from flows.tasks.guard import private_flow, private_task
 from flows.tasks.untrusted import checked_trust
 
 
-class Bought:
-    """An answer was bought, or has become free. The next task takes this token, so that Prefect draws their order."""
+class Asked:
+    """A question was asked: its answer was bought, or has become free. The next task takes this token, so that Prefect draws their order."""
 
 
 @dataclass(frozen=True)
@@ -36,24 +36,21 @@ class Published:
 
 
 @private_task(name="price")
-def price(run_id: str, after: Priced | Bought | None) -> Priced:
+def price(run_id: str, _after: Priced | Asked | None) -> Priced:
     """Price all queries, from public values alone. A mistake in one of them ends the run before anything is charged."""
-    del after
     return opened(run_id).price()
 
 
 @private_task(name="buy", task_run_name="query-{number:03}/buy")
-def buy(run_id: str, number: int, after: Priced | Bought) -> Bought:
+def buy(run_id: str, number: int, _after: Priced | Asked) -> Asked:
     """Buy the answer to one query."""
-    del after
     opened(run_id).buy(number)
-    return Bought()
+    return Asked()
 
 
 @private_task(name="publish")
-def publish(run_id: str, folder: str, after: Priced) -> Published:
+def publish(run_id: str, folder: str, _after: Priced) -> Published:
     """Write the answers as Parquet files to a folder."""
-    del after
     publish_answers(opened(run_id), any_path(folder))
     return Published(folder)
 
@@ -61,18 +58,18 @@ def publish(run_id: str, folder: str, after: Priced) -> Published:
 @private_task(name="report")
 def report(run_id: str, name: str, after: Published | Priced) -> dict[str, Any]:
     """Write the table of answers, prices and what is left. If nothing was published, it shows prices only."""
-    where = "/".join(Path(after.folder).parts[-3:]) if isinstance(after, Published) else ""
-    asked = opened(run_id)
-    answers, currency, remaining = asked.answers(), asked.session.account.currency.symbol, asked.remaining
-    words = answer_words(answers, balance=asked.balance, where=where)
+    folder = after.folder if isinstance(after, Published) else ""
+    dashboard = opened(run_id)
+    answers = dashboard.answers()
+    words = answer_words(answers, balance=dashboard.balance, where="/".join(Path(folder).parts[-3:]))
     create_table_artifact(answer_rows(answers), key=key("answers", name), description=words)
     return {
-        "session": asked.session.id,
-        "answers": after.folder if isinstance(after, Published) else "",
+        "session": dashboard.session.id,
+        "answers": folder,
         "paid": total_paid(answers),
-        "remaining": remaining,
-        "currency": currency,
-        "wider": [each.number for each in answers if each.status == WIDER],
+        "remaining": dashboard.remaining,
+        "currency": dashboard.session.account.currency.symbol,
+        "wider": [answered.number for answered in answers if answered.status == WIDER],
     }
 
 
@@ -108,18 +105,18 @@ def answer(  # noqa: PLR0913, PLR0917  each is a field of the form, except the l
     """
     untrusted = checked_trust(untrusted=untrusted)
     declaration = declared(release, registered_only=untrusted)
-    asked = Questions(tuple(queries), within, level, accept_wider=accept_wider or dry_run)
+    questions = Questions(tuple(queries), within, level, accept_wider=accept_wider or dry_run)
     with (
         using(places_of_spec(declaration.path)),
-        open_dashboard(str(flow_run.id), declaration.path, asked, session=session or None) as run_id,
+        open_dashboard(str(flow_run.id), declaration.path, questions, session=session or None) as run_id,
     ):
         priced = price(run_id, None)
         if dry_run:
             return report(run_id, name, priced)
         while priced.to_buy:
-            bought: Priced | Bought = priced
+            asked: Priced | Asked = priced
             for number in priced.to_buy:
-                bought = buy(run_id, number, bought)
-            priced = price(run_id, bought)  # the model has learned, so other intervals may have changed
+                asked = buy(run_id, number, asked)
+            priced = price(run_id, asked)  # the model has learned, so other intervals may have changed
         published = publish(run_id, str(answers_folder(declaration, name)), priced)
         return report(run_id, name, published)

@@ -8,7 +8,7 @@ from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import UsageError
 from dpcore.places import registry_folder
 from dpcore.steward.dashboards import (
-    Registered,
+    RegisteredDashboard,
     all_dashboards,
     register_dashboard,
     unregister_dashboard,
@@ -62,16 +62,16 @@ def _removed(arguments: argparse.Namespace) -> Answer:
 
 
 def _listed() -> Answer:
-    found = all_dashboards()
-    if not found:
+    entries = all_dashboards()
+    if not entries:
         return Answer({"dashboards": []}, "no dashboard is registered yet; register one with: dpflow dashboard FILE")
     rows = [("name", "release", "queries", "within", "schedule")]
     rows += [
-        (each.name, each.release, str(len(each.questions.queries)), each.questions.within, _schedule(each) or "-")
-        for each in found
+        (entry.name, entry.release, str(len(entry.questions.queries)), entry.questions.within, _schedule(entry) or "-")
+        for entry in entries
     ]
-    return Answer({"dashboards": [each.to_json() for each in found]}, table(rows, right=("queries",)))
+    return Answer({"dashboards": [entry.to_json() for entry in entries]}, table(rows, right=("queries",)))
 
 
-def _schedule(entry: Registered) -> str:
+def _schedule(entry: RegisteredDashboard) -> str:
     return f"{entry.cron} ({entry.timezone})" if entry.cron else ""

@@ -2,15 +2,14 @@
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from dpcore.cli.output import Answer, table
-from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.cli.session import add_session_verb
+from dpcore.cli.specs import Subparsers
 from dpcore.reporting.formatting import at_most, down
 
-SPEC = "a spec's file"
-SESSION = "the session; default: the newest open one of the spec"
+NAME: Any = {"metavar": "NAME", "help": "the analyst's name: letters, digits, dots, dashes, underscores"}
 MORE = (
     "; analysts send their token with each request, or type it into the console page at /. Stop with Ctrl-C: "
     "nothing is lost, and the session stays open"
@@ -19,11 +18,8 @@ MORE = (
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verbs to the parser."""
-    serve = add_verb(
-        verbs, "serve-answers", common, "serve a session's answers over HTTP, with a console page", more=MORE
-    )
-    serve.add_argument("spec", metavar="SPEC", type=Path, help=SPEC)
-    serve.add_argument("--session", metavar="ID", help=SESSION)
+    about = "serve a session's answers over HTTP, with a console page"
+    serve = add_session_verb(verbs, "serve-answers", common, about, more=MORE)
     serve.add_argument(
         "--port", metavar="P", type=int, default=0, help="the port; default: any free one, which is printed"
     )
@@ -51,35 +47,27 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 
     analyst = verbs.add_parser("analyst", help="add, show and remove the analysts of a session")
     actions = analyst.add_subparsers(required=True, metavar="ACTION")
-    add = add_verb(
+    add = add_session_verb(
         actions,
         "add",
         common,
         "give an analyst a token and a cap inside a session's budget; a new token if the analyst has one already",
         more="; the cap limits what the analyst spends, not what the analyst learns: what others have bought is free for all",
     )
-    _add_names(add)
+    add.add_argument("name", **NAME)
     cap = add.add_mutually_exclusive_group(required=True)
     cap.add_argument("--epsilon", metavar="E", type=float, help="the most that the analyst may spend, as an epsilon")
     cap.add_argument(
         "--share", metavar="S", type=float, help="the same as a share of the session's budget, such as 0.25"
     )
     add.set_defaults(verb=_add)
-    remove = add_verb(
-        actions, "remove", common, "remove an analyst: the token stops working, and nothing more is charged"
-    )
-    _add_names(remove)
+    about = "remove an analyst: the token stops working, and nothing more is charged"
+    remove = add_session_verb(actions, "remove", common, about)
+    remove.add_argument("name", **NAME)
     remove.set_defaults(verb=_remove)
-    show = add_verb(actions, "show", common, "show the analysts of a session, with what they have spent")
-    show.add_argument("spec", metavar="SPEC", type=Path, help=SPEC)
-    show.add_argument("--session", metavar="ID", help=SESSION)
+    about = "show the analysts of a session, with what they have spent"
+    show = add_session_verb(actions, "show", common, about)
     show.set_defaults(verb=_show)
-
-
-def _add_names(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", metavar="SPEC", type=Path, help=SPEC)
-    parser.add_argument("name", metavar="NAME", help="the analyst's name: letters, digits, dots, dashes, underscores")
-    parser.add_argument("--session", metavar="ID", help=SESSION)
 
 
 def _serve(arguments: argparse.Namespace) -> Answer:

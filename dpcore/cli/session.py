@@ -3,7 +3,7 @@
 import argparse
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcore.cli.answer import rows_of
 from dpcore.cli.output import Answer, table
@@ -11,6 +11,9 @@ from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.release.integrity import one_line
 from dpcore.reporting.formatting import at_most, down
 from dpcore.reporting.plots import percent
+
+if TYPE_CHECKING:
+    from dpcore.session.price import Price
 
 ABOUT_SPEC = "a spec's file"
 MORE = (
@@ -22,8 +25,8 @@ MORE = (
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verbs to the parser."""
-    ask = add_verb(verbs, "ask", common, "answer a question in SQL from a session, as accurately as wanted", more=MORE)
-    ask.add_argument("spec", metavar="SPEC", type=Path, help=ABOUT_SPEC)
+    about = "answer a question in SQL from a session, as accurately as wanted"
+    ask = add_session_verb(verbs, "ask", common, about, more=MORE)
     ask.add_argument("query", metavar="SQL", help='such as "select count(*) from release where age >= 65"')
     ask.add_argument(
         "--within",
@@ -33,7 +36,6 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     )
     ask.add_argument("--level", metavar="L", type=float, default=0.95, help="the level of the intervals; default: 0.95")
     ask.add_argument("--dry-run", action="store_true", help="only say what the answer would cost; reads no data")
-    ask.add_argument("--session", metavar="ID", help="the session; default: the newest open one of the spec")
     ask.set_defaults(verb=_ask)
 
     session = verbs.add_parser("session", help="open, show, publish and close sessions of questions")
@@ -71,42 +73,39 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         ("release", _release, "publish what a session knows as a release; costs nothing"),
         ("close", _close, "close a session: what it has not spent returns to the account"),
     ):
-        parser = add_verb(actions, name, common, about)
-        parser.add_argument("spec", metavar="SPEC", type=Path, help=ABOUT_SPEC)
-        parser.add_argument("--session", metavar="ID", help="the session; default: the newest open one of the spec")
-        parser.set_defaults(verb=verb)
+        add_session_verb(actions, name, common, about).set_defaults(verb=verb)
+
+
+def add_session_verb(
+    verbs: Subparsers, name: str, common: argparse.ArgumentParser, about: str, *, more: str = ""
+) -> argparse.ArgumentParser:
+    """Add a verb about a session of a spec."""
+    parser = add_verb(verbs, name, common, about, more=more)
+    parser.add_argument("spec", metavar="SPEC", type=Path, help=ABOUT_SPEC)
+    parser.add_argument("--session", metavar="ID", help="the session; default: the newest open one of the spec")
+    return parser
 
 
 def _ask(arguments: argparse.Namespace) -> Answer:
     from dpcore.session.session import Session  # noqa: PLC0415  other verbs start faster without it
 
     with Session.join(arguments.spec, session=arguments.session) as session:
-        asked = {"within": arguments.within, "level": arguments.level}
+        terms = {"within": arguments.within, "level": arguments.level}
         if arguments.dry_run:
-            price = session.price(arguments.query, **asked)
-            return Answer({"price": _price(price), "session": session.id}, _sentence(price, dry=True))
-        reply = session.ask(arguments.query, **asked)
+            price = session.price(arguments.query, **terms)
+            return Answer({"price": _plain(price), "session": session.id}, _sentence(price, dry=True))
+        reply = session.ask(arguments.query, **terms)
         rows, text = rows_of(reply.table)
         left = session.run.remaining / 1e12
-    data = {"rows": rows, "price": _price(reply.price), "session": session.id, "remaining": left}
+    data = {"rows": rows, "price": _plain(reply.price), "session": session.id, "remaining": left}
     return Answer(data, f"{text}\n\n{_sentence(reply.price, dry=False)}")
 
 
-def _price(price: Any) -> dict[str, Any]:
-    return {
-        "free": price.free,
-        "stored": price.stored,
-        "cost": price.cost,
-        "currency": price.currency,
-        "epsilon": price.epsilon,
-        "half_width": price.half_width,
-        "remaining_before": price.remaining,
-        "epsilon_after": price.epsilon_after,
-        "epsilon_of": price.epsilon_of,
-    }
+def _plain(price: "Price") -> dict[str, Any]:
+    return {**price.to_json(), "remaining_before": price.remaining}
 
 
-def _sentence(price: Any, *, dry: bool) -> str:
+def _sentence(price: "Price", *, dry: bool) -> str:
     width = f"within {price.half_width:.4g}"
     if price.stored:
         return f"free, {width}: this question was bought before"
@@ -123,8 +122,9 @@ def _open(arguments: argparse.Namespace) -> Answer:
     from dpcore.steward.approvals import check_approved  # noqa: PLC0415
 
     declaration = load_spec(arguments.spec)
-    wanted = declaration if arguments.epsilon is None else with_epsilon(declaration, arguments.epsilon)
-    check_approved(wanted, approved=arguments.approve)
+    if arguments.epsilon is not None:
+        declaration = with_epsilon(declaration, arguments.epsilon)
+    check_approved(declaration, approved=arguments.approve)
     with Session.open(
         arguments.spec,
         epsilon=arguments.epsilon,
@@ -132,20 +132,24 @@ def _open(arguments: argparse.Namespace) -> Answer:
         unchanged=arguments.unchanged,
         session=arguments.session,
     ) as session:
-        return _told(session.id, session.described(), spec=arguments.spec)
+        described = session.described()
+    following = (
+        f'next: dpflow ask {shlex.quote(str(arguments.spec))} "select count(*) from release" --within 50 --dry-run'  # noqa: S608  a command for the reader
+    )
+    return Answer(described, f"{_text(described)}\n\n{following}")
 
 
 def _show(arguments: argparse.Namespace) -> Answer:
     from dpcore.session.overview import listed, open_under_other_specs  # noqa: PLC0415
 
-    told = listed(arguments.spec, session=arguments.session)
+    sessions = listed(arguments.spec, session=arguments.session)
     others = [] if arguments.session else open_under_other_specs(arguments.spec)
-    parts = [_text(each) for each in told] or ["no session of this spec was opened"]
+    parts = [_text(session) for session in sessions] or ["no session of this spec was opened"]
     if others:
         parts.append(
             f"open, but of another spec or an earlier version of this one: {', '.join(others)}; end one with: dpflow ledger settle ID"
         )
-    return Answer({"sessions": told, "others": others}, "\n\n".join(parts))
+    return Answer({"sessions": sessions, "others": others}, "\n\n".join(parts))
 
 
 def _release(arguments: argparse.Namespace) -> Answer:
@@ -159,32 +163,28 @@ def _release(arguments: argparse.Namespace) -> Answer:
 def _close(arguments: argparse.Namespace) -> Answer:
     from dpcore.session.overview import close  # noqa: PLC0415
 
-    told = close(arguments.spec, session=arguments.session)
-    return Answer(told, f"session {told['session']} is closed; epsilon {down(told['epsilon'])} returned")
+    closed = close(arguments.spec, session=arguments.session)
+    return Answer(closed, f"session {closed['session']} is closed; epsilon {down(closed['epsilon'])} returned")
 
 
-def _told(session: str, told: dict[str, Any], *, spec: Path) -> Answer:
-    following = f'next: dpflow ask {shlex.quote(str(spec))} "select count(*) from release" --within 50 --dry-run'  # noqa: S608  a command for the reader
-    return Answer(told | {"session": session}, f"{_text(told)}\n\n{following}")
-
-
-def _text(told: dict[str, Any]) -> str:
-    share, epsilon = f" ({percent(told['spent'] / told['reserved'])})" if told["reserved"] else "", told["epsilon"]
+def _text(session: dict[str, Any]) -> str:
+    epsilon, bought, name = session["epsilon"], session["bought"], session["session"]
+    share = f" ({percent(session['spent'] / session['reserved'])})" if session["reserved"] else ""
     begun = (
-        f"was not opened to its end; finish that with: dpflow session open SPEC --session {told['session']}"
-        if told["state"] == "opening"
-        else f"began with the release of run {told['first']}"
+        f"was not opened to its end; finish that with: dpflow session open SPEC --session {name}"
+        if session["state"] == "opening"
+        else f"began with the release of run {session['first']}"
     )
-    head = f"session {told['session']}, {told['state']}: epsilon {at_most(epsilon['spent'])} of {at_most(epsilon['reserved'])} spent{share}; {begun}"
-    if told["not_stored"] > 0:
+    head = f"session {name}, {session['state']}: epsilon {at_most(epsilon['spent'])} of {at_most(epsilon['reserved'])} spent{share}; {begun}"
+    if session["not_stored"] > 0:
         head += (
             f"\nepsilon {at_most(epsilon['not_stored'])} was charged for answers that were not stored: their process was killed, or is "
             "still at work"
         )
-    if not told["bought"]:
+    if not bought:
         return f"{head}\nnothing was bought yet"
-    rows = [("bought", "epsilon", "within")]
-    rows += [
-        (one_line(each["question"]), at_most(each["epsilon"]), f"{each['half_width']:.4g}") for each in told["bought"]
+    rows = [
+        ("bought", "epsilon", "within"),
+        *((one_line(each["question"]), at_most(each["epsilon"]), f"{each['half_width']:.4g}") for each in bought),
     ]
     return f"{head}\n{table(rows, right=('epsilon', 'within'))}"

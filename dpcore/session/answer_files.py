@@ -5,7 +5,7 @@ The newest answers replace those before, so that programs that draw a dashboard 
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -46,57 +46,54 @@ def publish_answers(dashboard: Dashboard, folder: AnyPath) -> None:
         OutputError: If they cannot be written. Earlier answers in a local folder are unchanged then.
     """
     answers = dashboard.answers()
-    tables = {file_of(each.number): _table(each) for each in answers} | {LIST: _list(answers, dashboard)}
-    if isinstance(folder, ObjectPath):
-        _put(tables, folder)
+    tables = {file_of(answered.number): _table(answered) for answered in answers} | {LIST: _list(answers, dashboard)}
+    if not isinstance(folder, ObjectPath):
+        with replacing(folder, list(tables)) as partials:
+            for partial, table in zip(partials, tables.values(), strict=True):
+                pq.write_table(table, partial)
+        _remove_others(folder, tables)
         return
-    with replacing(folder, list(tables)) as partials:
-        for partial, table in zip(partials, tables.values(), strict=True):
-            pq.write_table(table, partial)
-    for path in folder.iterdir():
-        if _QUERY.fullmatch(path.name) and path.name not in tables:
-            path.unlink(missing_ok=True)
-
-
-def _put(tables: dict[str, pa.Table], folder: ObjectPath) -> None:
-    """Write to an object store, which replaces one object at a time. The list comes last."""
     try:
-        for name, table in tables.items():
+        for name, table in tables.items():  # an object store replaces one object at a time; the list comes last
             content = pa.BufferOutputStream()
             pq.write_table(table, content)
             (folder / name).write(content.getvalue().to_pybytes())
-        for path in folder.iterdir():
-            if _QUERY.fullmatch(path.name) and path.name not in tables:
-                path.unlink()
+        _remove_others(folder, tables)
     except OSError as error:
         raise OutputError(f"cannot write to {folder}; check the store and its credentials, then run again") from error
 
 
+def _remove_others(folder: AnyPath, names: Collection[str]) -> None:
+    for path in folder.iterdir():
+        if _QUERY.fullmatch(path.name) and path.name not in names:
+            path.unlink()
+
+
 def _table(answered: Answered) -> pa.Table:
     table = pa.Table.from_pandas(answered.reply.table, preserve_index=False)
-    return table.replace_schema_metadata({"dpflow.query": answered.query, "dpflow.status": answered.status})
+    return table.replace_schema_metadata({"dpflow.query": answered.question.query, "dpflow.status": answered.status})
 
 
 def _list(answers: Sequence[Answered], dashboard: Dashboard) -> pa.Table:
-    session, asked = dashboard.session, dashboard.questions
+    session, questions = dashboard.session, dashboard.questions
     about: dict[str, Any] = {
         "session": session.id,
         "account": session.account.name,
         "currency": session.account.currency.symbol,
         "remaining": dashboard.remaining,
-        "within": asked.within,
-        "level": asked.level,
+        "within": questions.within,
+        "level": questions.level,
     }
     rows = [
         {
-            "query": each.number,
-            "sql": each.query,
-            "file": file_of(each.number),
-            "status": each.status,
-            "paid": each.paid,
-            "half_width": each.reply.price.half_width,
-            "reason": each.reason,
+            "query": answered.number,
+            "sql": answered.question.query,
+            "file": file_of(answered.number),
+            "status": answered.status,
+            "paid": answered.paid,
+            "half_width": answered.reply.price.half_width,
+            "reason": answered.reason,
         }
-        for each in answers
+        for answered in answers
     ]
     return pa.Table.from_pylist(rows).replace_schema_metadata({"dpflow.dashboard": json.dumps(about)})

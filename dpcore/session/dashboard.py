@@ -13,9 +13,8 @@ from pathlib import Path
 
 from dpcore.errors import BudgetRefused, DpflowError, UsageError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
-from dpcore.session.accuracy import Within
 from dpcore.session.price import Reply, as_epsilon
-from dpcore.session.questions import Questions
+from dpcore.session.questions import Question, Questions
 from dpcore.session.session import Session
 
 WIDER = "wider than wanted"
@@ -35,8 +34,7 @@ class Answered:
 
     Attributes:
         number: The question's number, from 1.
-        query: The question.
-        level: The level of its intervals.
+        question: The question.
         reply: The answer, and what the wanted accuracy would still cost.
         paid: What this run has paid for it, in the account's currency.
         epsilon: That price as an epsilon by itself.
@@ -44,8 +42,7 @@ class Answered:
     """
 
     number: int
-    query: str
-    level: float
+    question: Question
     reply: Reply
     paid: float
     epsilon: float
@@ -65,11 +62,10 @@ class Dashboard:
     """Questions that are being asked of a session."""
 
     def __init__(self, session: Session, questions: Questions) -> None:
-        # This raises if it is not an accuracy, also if wider answers are accepted.
-        Within.of(questions.within, level=questions.level)
         self.session = session
         self.questions = questions
-        self._known: dict[int, Reply] = {}
+        self._numbers = range(1, len(questions.queries) + 1)
+        self._replies: dict[int, Reply] = {}
         self._paid: dict[int, int] = {}
         self._free: dict[int, Reply] = {}  # answers that were free when they were to be bought
         self._wider: dict[int, str] = {}
@@ -82,31 +78,29 @@ class Dashboard:
             QueryError: If a statement cannot be understood. The message names the query, and the line and column in it.
             UsageError: If an answer cannot be made as accurate, unless wider answers are accepted.
         """
-        for number in self._numbers():
-            found = self._look(number)
-            self._known[number] = found if found.price.free else self._free.get(number, found)
-        missing = [n for n in self._numbers() if n not in self._wider and not self._known[n].price.free]
-        to_buy = tuple(number for number in missing if number not in self._paid)
-        amount = sum(self._known[number].price.amount for number in to_buy)
-        remaining = self.session.run.remaining
+        for number in self._numbers:
+            reply = self._look(number)
+            self._replies[number] = reply if reply.price.free else self._free.get(number, reply)
+        prices = {number: reply.price for number, reply in self._replies.items()}
+        to_buy = [n for n in self._numbers if not (n in self._wider or n in self._paid or prices[n].free)]
+        amount, remaining = sum(prices[number].amount for number in to_buy), self.session.run.remaining
         if amount > remaining and not self.questions.accept_wider:
             raise BudgetRefused(
-                f"{len(to_buy)} of {len(self.questions.queries)} answers must be bought and cost {self.session.in_epsilon(amount)} together, "
+                f"{len(to_buy)} of {len(self._numbers)} answers must be bought and cost {self.session.in_epsilon(amount)} together, "
                 f"but session {self.session.id} has {self.session.in_epsilon(remaining)} left; ask for wider intervals or fewer queries, "
                 "accept wider answers, or open another session",
                 requested=amount,
                 remaining=remaining,
             )
-        return Priced(to_buy, amount / AMOUNT_OF_ONE)
+        return Priced(tuple(to_buy), amount / AMOUNT_OF_ONE)
 
     def buy(self, number: int) -> None:
         """Buy one answer, unless it has become free. With `accept_wider`, one that cannot be bought stays as it is known."""
-        asked = self.questions
         with _named(number):
             try:
-                reply = self.session.ask(self._query(number), within=asked.within, level=asked.level)
+                reply = self.session.ask(**self.questions[number].terms)
             except (BudgetRefused, UsageError) as error:
-                if not asked.accept_wider:
+                if not self.questions.accept_wider:
                     raise
                 self._wider[number] = str(error)
             else:
@@ -119,14 +113,13 @@ class Dashboard:
         return [
             Answered(
                 number=number,
-                query=self._query(number),
-                level=self.questions.level,
-                reply=self._known[number],
+                question=self.questions[number],
+                reply=self._replies[number],
                 paid=self._paid.get(number, 0) / AMOUNT_OF_ONE,
                 epsilon=as_epsilon(self._paid.get(number, 0), self.session.account),
                 reason=self._wider.get(number, ""),
             )
-            for number in self._numbers()
+            for number in self._numbers
         ]
 
     @property
@@ -140,23 +133,19 @@ class Dashboard:
         """What is left of the session's budget, in the account's currency."""
         return self.session.run.remaining / AMOUNT_OF_ONE
 
-    def _numbers(self) -> range:
-        return range(1, len(self.questions.queries) + 1)
-
-    def _query(self, number: int) -> str:
-        return self.questions.queries[number - 1]
-
     def _look(self, number: int) -> Reply:
-        asked, query = self.questions, self._query(number)
+        question = self.questions[number]
         with _named(number):
             if number not in self._wider:
                 try:
-                    return self.session.look(query, within=asked.within, level=asked.level)
+                    return self.session.look(**question.terms)
                 except UsageError as error:
-                    if not asked.accept_wider or type(error) is not UsageError:  # a mistake in the SQL stays one
+                    if (
+                        not self.questions.accept_wider or type(error) is not UsageError
+                    ):  # a mistake in the SQL stays one
                         raise
                     self._wider[number] = str(error)
-            return self.session.look(query, within=None, level=asked.level)
+            return self.session.look(question.query, within=None, level=question.level)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dpcore.errors import DpflowError, SpecError, UsageError
 from dpcore.places import fixed_registry_folder, registry_folder
-from dpcore.session.accuracy import Within
 from dpcore.session.questions import MOST_QUERIES, Questions
 from dpcore.spec import Declaration
 from dpcore.spec.document import read_document
@@ -42,7 +41,7 @@ class DashboardSpec(BaseModel):
 
 
 @dataclass(frozen=True)
-class Registered:
+class RegisteredDashboard:
     """A dashboard that is run by its name.
 
     Attributes:
@@ -74,16 +73,8 @@ class Registered:
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters of the flow `answer` for this dashboard."""
-        asked = self.questions
-        return {
-            "release": self.release,
-            "queries": list(asked.queries),
-            "within": asked.within,
-            "level": asked.level,
-            "session": self.session,
-            "name": self.name,
-            "accept_wider": asked.accept_wider,
-        }
+        questions = {**vars(self.questions), "queries": list(self.questions.queries)}
+        return {"release": self.release, **questions, "session": self.session, "name": self.name}
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry as plain JSON values."""
@@ -92,7 +83,7 @@ class Registered:
 
 def register_dashboard(
     file: str | Path, *, name: str | None = None, cron: str | None = None, timezone: str | None = None
-) -> Registered:
+) -> RegisteredDashboard:
     """Check a dashboard's file, without reading data, and register it to be run by name. Registering it again updates the entry.
 
     Raises:
@@ -102,12 +93,11 @@ def register_dashboard(
     path = Path(file)
     spec = load_dashboard(path)
     questions = Questions(tuple(spec.queries), spec.within, spec.level, accept_wider=spec.accept_wider)
-    Within.of(questions.within, level=questions.level)
     declaration = declared(spec.release, registered_only=True)
     _check_queries(questions, declaration)
     cron, timezone = checked_schedule(cron, timezone)
     fixed_registry_folder()
-    entry = Registered(
+    entry = RegisteredDashboard(
         name=path.stem if name is None else name,
         release=spec.release,
         account=registered(spec.release).account,
@@ -127,9 +117,9 @@ def load_dashboard(path: Path) -> DashboardSpec:
     try:
         return DashboardSpec.model_validate(document.data)
     except ValidationError as error:
-        for each in error.errors(include_url=False, include_input=False):
-            where = ".".join(map(str, each["loc"])) or "the file"
-            document.mistake(each["loc"], f"{where}: {each['msg'][0].lower()}{each['msg'][1:]}; {_FORM}")
+        for mistake in error.errors(include_url=False, include_input=False):
+            where = ".".join(map(str, mistake["loc"])) or "the file"
+            document.mistake(mistake["loc"], f"{where}: {mistake['msg'][0].lower()}{mistake['msg'][1:]}; {_FORM}")
         document.raise_mistakes()
         raise SpecError(f"{path} is not a dashboard; {_FORM}") from None
 
@@ -158,13 +148,12 @@ def unregister_dashboard(name: str) -> None:
         raise UsageError(f"no dashboard is registered as {name[:100]!r}; registered dashboards: {known}")
 
 
-def all_dashboards() -> tuple[Registered, ...]:
+def all_dashboards() -> tuple[RegisteredDashboard, ...]:
     """Return all registered dashboards, sorted by name."""
     entries = _entries()
-    found = (entries.read(name) for name in entries.names())
-    return tuple(each for each in found if each is not None)
+    return tuple(entry for name in entries.names() if (entry := entries.read(name)) is not None)
 
 
-def _entries() -> Entries[Registered]:
+def _entries() -> Entries[RegisteredDashboard]:
     mend = "remove it with `dpflow dashboard {name} --remove`, then register the dashboard again"
-    return Entries(registry_folder(), ".dashboard", Registered, mend)
+    return Entries(registry_folder(), ".dashboard", RegisteredDashboard, mend)

@@ -21,8 +21,7 @@ from prefect.schedules import Cron, Schedule
 from dpcore import Account, Balance
 from dpcore.errors import DpflowError
 from dpcore.reporting import overview
-from dpcore.steward.dashboards import Registered as Dashboard
-from dpcore.steward.dashboards import all_dashboards
+from dpcore.steward.dashboards import RegisteredDashboard, all_dashboards
 from dpcore.steward.registry import Registered, all_registered
 from flows.answer import answer
 from flows.budget import budget
@@ -128,7 +127,7 @@ def _release(entry: Registered, pool: str, balance: tuple[Account, Balance] | No
     )
 
 
-def _dashboard(entry: Dashboard, pool: str) -> RunnerDeployment:
+def _dashboard(entry: RegisteredDashboard, pool: str) -> RunnerDeployment:
     return _deployment(
         answer,
         pool=pool,

@@ -1,6 +1,7 @@
 """The answers of a dashboard as a table artifact. All of it is public: questions, noisy answers and prices."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import pandas as pd
@@ -19,35 +20,28 @@ Row = dict[str, Any]
 
 def answer_rows(answers: Sequence[Answered]) -> list[Row]:
     """Return a row for each number of each group, at most as many as the artifact has room for."""
-    rows: list[Row] = []
-    for answered in answers:
-        for row in _rows(answered):
-            if len(rows) == MOST_ROWS:
-                return rows
-            rows.append(row)
-    return rows
+    return list(islice((row for answered in answers for row in _rows(answered)), MOST_ROWS))
 
 
 def answer_words(answers: Sequence[Answered], *, balance: str, where: str) -> str:
     """Return the description of the artifact, in Markdown: what was paid, what is left, and where the files are, if any."""
-    wider = [each for each in answers if each.status == WIDER]
-    level = f"{100 * answers[0].level:g} %"
-    parts = [f"{len(answers)} queries, intervals of {level}; {plain(balance)}."]
-    parts += [
+    wider = [answered for answered in answers if answered.status == WIDER]
+    parts = [
+        f"{len(answers)} queries, intervals of {100 * answers[0].question.level:g} %; {plain(balance)}.",
         f"All rows are in the folder {plain(where)} beside the releases."
         if where
-        else "A dry run: nothing was bought or published."
+        else "A dry run: nothing was bought or published.",
+        *(f"Query {answered.number} is wider than wanted{_because(answered)}." for answered in wider[:10]),
     ]
-    parts += [f"Query {each.number} is wider than wanted{_because(each)}." for each in wider[:10]]
-    parts += [f"{len(wider) - 10} more are, too."] if len(wider) > 10 else []
+    if len(wider) > 10:
+        parts.append(f"{len(wider) - 10} more are, too.")
     return " ".join(parts)
 
 
 def _because(answered: Answered) -> str:
     if answered.reason:
         return f": {plain(answered.reason)}"
-    price = answered.reply.price
-    return f"; the wanted accuracy would cost epsilon {at_most(price.epsilon)}"
+    return f"; the wanted accuracy would cost epsilon {at_most(answered.reply.price.epsilon)}"
 
 
 def _rows(answered: Answered) -> Iterator[Row]:
@@ -55,16 +49,16 @@ def _rows(answered: Answered) -> Iterator[Row]:
     numbers = number_columns(table)
     attached = {name + ending for name in numbers for ending in _ENDINGS}
     keys = [name for name in table.columns if name not in attached]
-    for at in range(len(table)):
-        found = table.iloc[at]
+    for row in table.to_dict("records"):
+        group = ", ".join(f"{key} = {_text(row[key])}" for key in keys)
         for name in numbers:
             yield {
                 "query": answered.number,
-                "group": ", ".join(f"{key} = {_text(found[key])}" for key in keys),
+                "group": group,
                 "number": name,
-                "value": _text(found[name]),
-                "interval": f"{_text(found[f'{name}_low'])} to {_text(found[f'{name}_high'])}",
-                "basis": found[f"{name}_basis"],
+                "value": _text(row[name]),
+                "interval": f"{_text(row[f'{name}_low'])} to {_text(row[f'{name}_high'])}",
+                "basis": row[f"{name}_basis"],
                 "answer": answered.status,
                 "paid (epsilon)": at_most(answered.epsilon),
             }
@@ -78,7 +72,9 @@ def number_columns(table: pd.DataFrame) -> list[str]:
     """
     names = list(table.columns)
     return [
-        name for at, name in enumerate(names) if names[at : at + len(_ENDINGS)] == [name + each for each in _ENDINGS]
+        name
+        for place, name in enumerate(names)
+        if names[place : place + len(_ENDINGS)] == [name + ending for ending in _ENDINGS]
     ]
 
 

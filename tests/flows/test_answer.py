@@ -16,7 +16,7 @@ from dpcore.answers.sql.errors import QueryError
 from dpcore.errors import BudgetRefused
 from dpcore.ledger import open_ledger
 from dpcore.session.dashboard import Priced
-from flows.answer import Bought, Published, answer
+from flows.answer import Asked, Published, answer
 from flows.worker.execute import execute
 from tests.conftest import Workspace
 from tests.dpcore.session.conftest import GROUPED, copied, narrower, opened  # noqa: F401  fixtures
@@ -54,7 +54,7 @@ def test_answers_and_prices_are_published_once_paid_and_free_the_next_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = answer("spec.yaml", [GROUPED, ALL], within, name="first-board")
-    assert {type(value) for value in passed} == {str, int, type(None), Priced, Bought, Published, dict}
+    assert {type(value) for value in passed} == {str, int, type(None), Priced, Asked, Published, dict}
     assert first["paid"] * 1e12 == pytest.approx(spent())
     assert spent() > 0
     assert first["wider"] == []
