@@ -38,10 +38,10 @@ from dpcore.errors import UsageError
 from dpcore.models import FactoredModel
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, epsilon_of
 from dpcore.privacy.protection import Neighbours, Protection
-from dpcore.session.accuracy import Within
 from dpcore.session.bought import Bought, digest_of, step_of
 from dpcore.session.knowledge import Knowledge
 from dpcore.session.opening import FIRST_SHARE
+from dpcore.session.questions import Within
 from dpcore.session.quote import quote
 
 DELTA = 1e-9

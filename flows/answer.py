@@ -13,8 +13,15 @@ from prefect.runtime import flow_run
 
 from dpcore.object_store import any_path
 from dpcore.places import places_of_spec, using
-from dpcore.session.answer_files import answers_folder, publish_answers
-from dpcore.session.dashboard import WIDER, Priced, open_dashboard, opened, total_paid
+from dpcore.session.dashboard import (
+    WIDER,
+    Priced,
+    answers_folder,
+    open_dashboard,
+    opened,
+    publish_answers,
+    total_paid,
+)
 from dpcore.session.questions import Questions
 from dpcore.steward.registry import declared
 from flows.form import DashboardName, Level, Queries, ReleaseName, SessionId, WithinText

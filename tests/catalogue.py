@@ -40,8 +40,7 @@ from dpcore.service.desk import Desk
 from dpcore.service.door import Door
 from dpcore.service.gate import Gate
 from dpcore.session.analysts import add_analyst
-from dpcore.session.answer_files import publish_answers
-from dpcore.session.dashboard import open_dashboard, opened
+from dpcore.session.dashboard import open_dashboard, opened, publish_answers
 from dpcore.session.questions import Questions
 from dpcore.universe import Categorical, Integer, Universe
 from tests.conftest import visits

@@ -50,6 +50,9 @@ class Offer:
 Expected = Callable[[], Sequence[Offer]]
 """Returns the candidates. It is called only if the answer is not stored yet."""
 
+Planned = tuple[Noise, Callable[[Histogram], Counts]]
+"""The noise of a measurement, and the function that computes the true counts."""
+
 Choose = Callable[[ExponentialMechanism, Histogram, Sequence[Offer]], Selection]
 
 MOST_EXPECTED = 2.0**53  # the most rows that a model may expect; scores are exact far beyond
@@ -156,8 +159,8 @@ class Curator:
         """
 
         def exact(histogram: Histogram, offered: Sequence[Offer]) -> int:
-            errors = sum(int(each.sum()) for each in _weighted_errors(histogram, offered))
-            return errors // sum(offer.weight for offer in offered)
+            total = sum(int(errors.sum()) for errors in _weighted_errors(histogram, offered))
+            return total // sum(offer.weight for offer in offered)
 
         return self._measure_error(step, Statistic.MEAN_ERROR, expected=expected, share=share, exact=exact)
 
@@ -169,21 +172,29 @@ class Curator:
 
         def exact(histogram: Histogram, offered: Sequence[Offer]) -> int:
             once = [Offer(offer.axes, offer.expected) for offer in offered]
-            return max(int(each.max(initial=0)) for each in _weighted_errors(histogram, once))
+            return max(int(errors.max(initial=0)) for errors in _weighted_errors(histogram, once))
 
         return self._measure_error(step, Statistic.LARGEST_ERROR, expected=expected, share=share, exact=exact)
 
     def measure_marginal(self, step: str, axes: Axes, *, share: Fraction) -> Measurement:
         """Measure a whole marginal, with the noise that suits the account's currency."""
-        return self._measure(step, Statistic.MARGINAL, mechanism_of=lambda: self._marginal_mechanism(share), axes=axes)
+
+        def planned() -> Planned:
+            return self._marginal_mechanism(share), lambda histogram: histogram.marginal(axes)
+
+        return self._measure(step, Statistic.MARGINAL, axes, planned=planned)
 
     def measure_cell(self, step: str, axes: Axes, cell: int | None, *, share: Fraction) -> Measurement:
         """Measure one count: a cell of a marginal, or the total (no axes, cell None)."""
 
-        def mechanism() -> Noise:
-            return cell_noise(self._amount(share), currency=self._currency, protection=self._counted)
+        def exact(histogram: Histogram) -> Counts:
+            counts = histogram.marginal(axes)
+            return counts if cell is None else counts.ravel()[cell : cell + 1]
 
-        return self._measure(step, Statistic.COUNT, mechanism_of=mechanism, axes=axes, cell=cell)
+        def planned() -> Planned:
+            return cell_noise(self._amount(share), currency=self._currency, protection=self._counted), exact
+
+        return self._measure(step, Statistic.COUNT, axes, cell, planned=planned)
 
     def measure_grid(
         self,
@@ -218,25 +229,20 @@ class Curator:
         return self._stored(step) or self._charge_then(step, statistic, mechanism=mechanism, draw=draw)
 
     def _measure(
-        self,
-        step: str,
-        statistic: Statistic,
-        *,
-        mechanism_of: Callable[[], Noise],
-        axes: Axes,
-        cell: int | None = None,
+        self, step: str, statistic: Statistic, axes: Axes, cell: int | None = None, *, planned: Callable[[], Planned]
     ) -> Measurement:
+        """Measure counts. Their noise, and the function that computes them, are planned only if the answer is not stored yet."""
+
         def pay_and_draw() -> bytes:
-            mechanism = mechanism_of()
+            noise, exact = planned()
 
             def draw(histogram: Histogram) -> bytes:
-                true = histogram.marginal(axes)
-                noisy = mechanism.draw(true if cell is None else true.ravel()[cell : cell + 1])
+                noisy = noise.draw(exact(histogram))
                 return Measurement(
-                    step=step, axes=axes, cell=cell, values=noisy, noise=mechanism.standard_deviation
+                    step=step, axes=axes, cell=cell, values=noisy, noise=noise.standard_deviation
                 ).to_bytes()
 
-            return self._charge_then(step, statistic, mechanism=mechanism, draw=draw)
+            return self._charge_then(step, statistic, mechanism=noise, draw=draw)
 
         measurement = Measurement.from_bytes(self._stored(step) or pay_and_draw(), step=step)
         self._drawn[step] = measurement.values.size
@@ -253,23 +259,13 @@ class Curator:
     ) -> Measurement:
         """Measure one number that follows from expected marginals."""
 
-        def pay_and_draw() -> bytes:
+        def planned() -> Planned:
             offered = _checked(expected())
-            mechanism = number_noise(
-                self._amount(share), currency=self._currency, sensitivity=statistic.moves(self._counted)
-            )
+            sensitivity = statistic.moves(self._counted)
+            noise = number_noise(self._amount(share), currency=self._currency, sensitivity=sensitivity)
+            return noise, lambda histogram: np.array([exact(histogram, offered)], dtype=np.int64)
 
-            def draw(histogram: Histogram) -> bytes:
-                noisy = mechanism.draw(np.array([exact(histogram, offered)], dtype=np.int64))
-                return Measurement(
-                    step=step, axes=(), cell=0, values=noisy, noise=mechanism.standard_deviation
-                ).to_bytes()
-
-            return self._charge_then(step, statistic, mechanism=mechanism, draw=draw)
-
-        measurement = Measurement.from_bytes(self._stored(step) or pay_and_draw(), step=step)
-        self._drawn[step] = measurement.values.size
-        return measurement
+        return self._measure(step, statistic, (), 0, planned=planned)
 
     def _select(
         self,

@@ -19,9 +19,8 @@ from dpcore.reporting.plots import colours
 from dpcore.service.desk import Desk
 from dpcore.service.door import Door
 from dpcore.service.problems import STATUS_CODES, Problem, Refused
-from dpcore.session.accuracy import LOWEST_LEVEL
 from dpcore.session.price import Payer
-from dpcore.session.questions import Question
+from dpcore.session.questions import LOWEST_LEVEL, Question
 from dpcore.version import installed_version
 
 CONSOLE = Path(__file__).parent / "console"

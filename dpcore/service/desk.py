@@ -39,7 +39,6 @@ MOST_REMEMBERED_ROWS = 200
 """Longer answers are computed again, so that memory stays small."""
 
 Result = TypeVar("Result")
-Memory = dict[Question, dict[str, Any]]
 
 
 class Desk:
@@ -56,8 +55,7 @@ class Desk:
         self.columns: list[dict[str, Any]] = []
         self._joined: Session | None = None
         self._thread = FairThread("session")
-        self._prices: Memory = {}
-        self._answers: Memory = {}
+        self._answers: dict[Question, dict[str, Any]] = {}
 
     def open(self) -> None:
         """Join the session, and read its model and its table.
@@ -86,12 +84,12 @@ class Desk:
 
     async def price(self, question: Question, analyst: str) -> dict[str, Any]:
         """Return what an answer would cost now, and its expected half width. No data is touched."""
-        if question not in self._prices:
-            price = await self._run(lambda session: session.price(**question.terms, payer=Payer(analyst)), analyst)
-            if not price.free:
-                return _plain(price, question)
-            _keep(self._prices, question, _plain(price, question))
-        return self._prices[question]
+        if question in self._answers:
+            price: dict[str, Any] = self._answers[question]["price"]
+            return price
+        return _plain(
+            await self._run(lambda session: session.price(**question.terms, payer=Payer(analyst)), analyst), question
+        )
 
     async def ask(self, question: Question, payer: Payer) -> dict[str, Any]:
         """Answer a question, for the least price that its accuracy needs."""
@@ -105,7 +103,9 @@ class Desk:
 
         answer = await self._run(answered, payer.analyst or STEWARD)
         if answer["price"]["free"] and len(answer["rows"]) <= MOST_REMEMBERED_ROWS:
-            _keep(self._answers, question, answer)
+            self._answers[question] = answer
+            if len(self._answers) > MOST_REMEMBERED:
+                del self._answers[next(iter(self._answers))]
         return answer
 
     async def budget(self, analyst: str) -> dict[str, Any]:
@@ -144,7 +144,6 @@ class Desk:
 
     def _leave(self) -> None:
         joined, self._joined = self._joined, None
-        self._prices = {}  # a session that is joined anew has forgotten what was free before
         if joined is not None:
             joined.leave()
 
@@ -163,12 +162,6 @@ def _refusing(*, after: Callable[[], None] = lambda: None) -> Iterator[None]:
         after()
         reason = "the service failed; the details are in the steward's log"
         raise Refused(500, Problem(code="failed", reason=reason)) from None
-
-
-def _keep(memory: Memory, question: Question, shown: dict[str, Any]) -> None:
-    memory[question] = shown
-    if len(memory) > MOST_REMEMBERED:
-        del memory[next(iter(memory))]
 
 
 def _plain(price: Price, question: Question) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dpcore.ledger import Operation
 from dpcore.marginals.measurements import BOUGHT, Counts, Measurement
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.models.lifted import Grid
-from dpcore.session.accuracy import Within
+from dpcore.session.questions import Within
 
 
 def digest_of(query: Query) -> str:

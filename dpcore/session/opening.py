@@ -213,8 +213,8 @@ def _buy_first(ledger: Ledger, declaration: Declaration, session: Run, *, table:
         )
     declared = with_unchanged_table(declaration) if claim.unchanged else declaration
     bought = with_epsilon(declared, claim.epsilon)
-    with open_run(Synthesis(bought, run_id=claim.first, resume=first is not None, table=table)) as run_id:
-        in_order(run_id, PLAIN)
+    with open_run(Synthesis(bought, run_id=claim.first, resume=first is not None, table=table)) as run:
+        in_order(run)
 
 
 def _can_go_on(ledger: Ledger, session: Run) -> bool:

@@ -34,17 +34,20 @@ from dpcore.answers.query import (
 )
 from dpcore.answers.shares import is_share, never_negative
 from dpcore.marginals.measurements import Counts
-from dpcore.mechanisms.noise import Noise
+from dpcore.mechanisms.noise import LEAST_NOISE, Noise
 from dpcore.mechanisms.pricing import widest_noise
 from dpcore.mechanisms.weighing import Weighing
 from dpcore.models.lifted import Grid
 from dpcore.models.model import Weights
 from dpcore.privacy.accounting import Currency
-from dpcore.privacy.protection import Protection
-from dpcore.session.accuracy import LEAST, cheapest
+from dpcore.privacy.protection import Protection, Sensitivity
+from dpcore.session.questions import SLACK
 from dpcore.session.values import Values
 
+LEAST = 0.5  # the least noise that is sold: with less, most counts would be exact
+LEAST_WIDTH = 1e-100  # half widths below are zero: their squares cannot be computed
 CLOSE, STEPS = 1e-3, 50  # how close the largest noise is approached, and after how many steps at most
+CLOSE_SCALE, SCALE_STEPS = 1e-10, 200  # likewise its scale
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def parts_of(number: Number) -> Iterator[Part]:
             yield from parts_of(left)
             yield from parts_of(right)
         case Overall(inner):
-            yield from (Part(each.where, each.valued, overall=True) for each in parts_of(inner))
+            yield from (replace(part, overall=True) for part in parts_of(inner))
         case Constant():
             return
         case _:
@@ -90,10 +93,10 @@ def parts_of(number: Number) -> Iterator[Part]:
 
 def summed_columns(number: Number) -> set[int] | None:
     """Return the columns whose values a number needs; None if it has a quantile, which is no function of sums."""
-    inner = list(aggregates(number))
-    if any(isinstance(each, Quantile) for each in inner):
+    parts = list(aggregates(number))
+    if any(isinstance(part, Quantile) for part in parts):
         return None
-    return {each.column for each in inner if not isinstance(each, Count)}
+    return {part.column for part in parts if not isinstance(part, Count)}
 
 
 def counting(query: Query, numbers: Iterable[Number]) -> Query:
@@ -138,32 +141,32 @@ class Purchase:
             return noisy.astype(np.float64), None
         place = self.grid.columns.index(self.values.column)
         classes = self.grid.shape[place]
-        told = np.moveaxis(noisy.reshape(*noisy.shape[:-1], classes, 2), -2, place) * float(self._grain)
-        return np.asarray(told[..., 1] / self.per_row), np.asarray(told[..., 0] * self.values.step, dtype=np.float64)
+        pairs = np.moveaxis(noisy.reshape(*noisy.shape[:-1], classes, 2), -2, place) * float(self._grain)
+        return np.asarray(pairs[..., 1] / self.per_row), np.asarray(pairs[..., 0] * self.values.step, dtype=np.float64)
 
     def amounts(self, noisy: Counts, numbers: Iterable[Number]) -> Amounts:
         """Return all linear parts of some numbers, from what was measured."""
         rows, sums = self.split(noisy)
-        found = {}
-        for part in {part for number in numbers for part in parts_of(number)}:
-            found[part] = self._totals(part, sums if part.valued and sums is not None else rows)
-        return found
+        return {
+            part: self._totals(part, sums if part.valued and sums is not None else rows)
+            for part in {part for number in numbers for part in parts_of(number)}
+        }
 
     def value(self, number: Number, amounts: Amounts) -> Weights:
         """Return a number of each group by its linear parts."""
         middle, groups = 0.0 if self.values is None else self.values.middle, self.merging.groups
 
         def of(overall: bool) -> Callable[[Aggregate], Weights]:  # noqa: FBT001  a name for two functions
-            def aggregate(each: Aggregate) -> Weights:
-                rows = amounts[Part(rows_of(each), overall=overall)]
-                if isinstance(each, Count):
+            def value_of(aggregate: Aggregate) -> Weights:
+                rows = amounts[Part(rows_of(aggregate), overall=overall)]
+                if isinstance(aggregate, Count):
                     return rows / groups if overall else rows  # `combined` adds up all groups
-                sums = amounts[Part(rows_of(each), valued=True, overall=overall)]
-                if isinstance(each, Mean):
+                sums = amounts[Part(rows_of(aggregate), valued=True, overall=overall)]
+                if isinstance(aggregate, Mean):
                     return middle + mean_of(sums, rows)
                 return (middle * rows + sums) / (groups if overall else 1)
 
-            return aggregate
+            return value_of
 
         return combined(number, of(overall=False), groups=groups, overall=of(overall=True))
 
@@ -189,9 +192,9 @@ class Purchase:
         with np.errstate(invalid="ignore"):
             variance = sum(
                 (
-                    one * other * self._covariance(part, beside)
-                    for one, part in zip(slopes, parts, strict=True)
-                    for other, beside in zip(slopes, parts, strict=True)
+                    slope * slope_beside * self._covariance(part, beside)
+                    for slope, part in zip(slopes, parts, strict=True)
+                    for slope_beside, beside in zip(slopes, parts, strict=True)
                 ),
                 start=np.zeros(self.merging.groups),
             )
@@ -203,14 +206,14 @@ class Purchase:
             return self.values.ends
         return 0.0 if never_negative(number) else -math.inf, 1.0 if is_share(number) else math.inf
 
-    def _covariance(self, part: Part, other: Part) -> Weights:
+    def _covariance(self, part: Part, beside: Part) -> Weights:
         """Return the covariance of two parts: that of the classes that both have."""
-        if part.valued != other.valued:
+        if part.valued != beside.valued:
             return np.zeros(self.merging.groups)
         step = 1.0 if self.values is None else self.values.step
         noise = self.deviation * self._grain * step if part.valued else self.rows_noise
-        where = part.where if part.where == other.where else All((part.where, other.where))
-        both = Part(where, overall=part.overall and other.overall)
+        where = part.where if part.where == beside.where else All((part.where, beside.where))
+        both = Part(where, overall=part.overall and beside.overall)
         return noise**2 * self._totals(both, np.ones(self.grid.shape))
 
     def _totals(self, part: Part, classes: Weights) -> Weights:
@@ -243,7 +246,7 @@ def plan(  # noqa: PLR0913  what is measured, for whom, and how it is paid
         currency: The currency of the account.
         protection: The unit to protect.
     """
-    found: list[tuple[Purchase, Noise]] = []
+    plans: list[tuple[Purchase, Noise]] = []
     largest = 1 if values is None else int(np.abs(values.steps).max())
     for per_row in (1 << power for power in range(largest.bit_length())):
         weighing, sensitivity = None, protection.sensitivity
@@ -257,10 +260,10 @@ def plan(  # noqa: PLR0913  what is measured, for whom, and how it is paid
             grain = math.ceil(noise / widest_noise(currency, sensitivity).standard_deviation)
             weighing = Weighing(weighing.weights, max(grain, 1))
             noise, sensitivity = noise / weighing.grain, weighing.sensitivity(protection)
-        made = cheapest(noise, currency=currency, sensitivity=sensitivity)
-        if made is not None:
-            found.append((Purchase(merging, grid, values, weighing, per_row, made.standard_deviation), made))
-    return min(found, key=lambda each: each[1].price(currency), default=None)
+        sold = cheapest(noise, currency=currency, sensitivity=sensitivity)
+        if sold is not None:
+            plans.append((Purchase(merging, grid, values, weighing, per_row, sold.standard_deviation), sold))
+    return min(plans, key=lambda plan: plan[1].price(currency), default=None)
 
 
 def _largest(needed: Callable[[Purchase], float], purchase: Purchase) -> float:
@@ -282,3 +285,53 @@ def _weights(values: Values, grid: Grid, per_row: int) -> Counts:
     weights = np.zeros((len(classes), int(classes.max()) + 1, 2), dtype=np.int64)
     weights[np.arange(len(classes)), classes] = np.stack([values.steps, np.full(len(classes), per_row)], axis=1)
     return weights.reshape(len(classes), -1)
+
+
+def needed_noise(
+    halves: Weights, target: Weights, per_noise: Weights, *, normal: float, rounding: Weights | float = 0.0
+) -> float:
+    """Return the largest standard deviation of noise that makes all numbers accurate enough, combined with what is known.
+
+    A number with standard error s, averaged by inverse variances with a bought one of variance v, has the variance 1 / (1 / s^2 + 1 / v).
+    So v = 1 / (1 / a^2 - 1 / s^2) for a wanted standard error a. A sum of k cells of noise sigma has the variance k sigma^2.
+
+    Args:
+        halves: The half width of each number now.
+        target: The wanted half width of each.
+        per_noise: The variance of each bought number, at noise of standard deviation 1: of a count, the cells that it is summed from.
+        normal: How many standard errors a half width has.
+        rounding: What rounding adds to the standard error of each, whatever the noise.
+
+    >>> round(needed_noise(np.array([100.0]), np.array([60.0]), np.array([1.0]), normal=1.0), 6)
+    75.0
+    """
+    short = halves > target * (1 + SLACK)
+    if not short.any():
+        return math.inf
+    if (target[short] < LEAST_WIDTH).any():
+        return 0.0  # a share of nothing, or as good as exact
+    before, after = halves[short] / normal, target[short] / normal
+    bought = 1 / np.sqrt(1 / after**2 - 1 / before**2) - np.broadcast_to(rounding, halves.shape)[short]
+    return max(float((bought / np.sqrt(per_noise[short])).min()), 0.0)
+
+
+def cheapest(noise: float, *, currency: Currency, sensitivity: Sensitivity) -> Noise | None:
+    """Return the cheapest noise with at most this standard deviation; None if no noise is as small, or none as wide.
+
+    >>> cheapest(10.0, currency=Currency.ZCDP, sensitivity=Sensitivity(1, 1, 1)).price(Currency.ZCDP)
+    5000000000
+    """
+    kind = LEAST_NOISE[currency]
+    if noise < LEAST:
+        return None
+    least = widest_noise(currency, sensitivity).price(currency)
+    widest = kind.for_amount(least, currency=currency, sensitivity=sensitivity)
+    if noise >= widest.standard_deviation:
+        return widest
+    scale = noise
+    for _ in range(SCALE_STEPS):  # the standard deviation is almost in proportion to the scale
+        scaled = kind(scale=scale, sensitivity=sensitivity)
+        if 1 - CLOSE_SCALE <= scaled.standard_deviation / noise <= 1:
+            break
+        scale *= noise / scaled.standard_deviation * (1 - CLOSE_SCALE / 2)
+    return scaled

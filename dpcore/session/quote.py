@@ -21,10 +21,10 @@ from dpcore.models.model import Weights
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
 from dpcore.release.integrity import one_line
-from dpcore.session.accuracy import Within, needed_noise
 from dpcore.session.bought import Bought, digest_of
 from dpcore.session.knowledge import Knowledge
-from dpcore.session.purchase import Amounts, Purchase, counting, parts_of, plan, summed_columns
+from dpcore.session.purchase import Amounts, Purchase, counting, needed_noise, parts_of, plan, summed_columns
+from dpcore.session.questions import Within
 from dpcore.session.values import Values
 from dpcore.universe.leaves import Fine
 from dpcore.universe.spreading import spread_of

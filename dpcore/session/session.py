@@ -29,7 +29,6 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release.columns import words_about
 from dpcore.release.descriptors import field_of
 from dpcore.runs.paying import ledger_of, paying_account
-from dpcore.session.accuracy import Within
 from dpcore.session.analysts import bought_by
 from dpcore.session.bought import Bought, digest_of, step_of
 from dpcore.session.knowledge import Knowledge, recalled, remembered
@@ -45,6 +44,7 @@ from dpcore.session.opening import (
 from dpcore.session.overview import described, end_session
 from dpcore.session.price import SESSION, Payer, Price, Reply, as_epsilon, in_epsilon
 from dpcore.session.publishing import publish_knowledge
+from dpcore.session.questions import Within
 from dpcore.session.quote import Quote, quote
 from dpcore.session.table import SessionTable
 from dpcore.session.turns import PATIENCE, turn

@@ -12,8 +12,15 @@ import pytest
 from dpcore import Session
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.object_store import ObjectPath
-from dpcore.session.answer_files import LIST, publish_answers
-from dpcore.session.dashboard import WIDER, Dashboard, open_dashboard, opened, total_paid
+from dpcore.session.dashboard import (
+    LIST,
+    WIDER,
+    Dashboard,
+    open_dashboard,
+    opened,
+    publish_answers,
+    total_paid,
+)
 from dpcore.session.questions import MOST_QUERIES, Questions
 from dpcore.session.table import SessionTable
 from tests.dpcore.session.conftest import GROUPED, narrower

@@ -6,18 +6,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpcore import Session
 from dpcore.answers.intervals import Interval
 from dpcore.errors import BudgetRefused, TableChanged, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms import from_description
-from dpcore.mechanisms.noise import LARGEST_SIGMA
+from dpcore.mechanisms.noise import LARGEST_SIGMA, LEAST_NOISE
 from dpcore.mechanisms.weighing import Weighing
 from dpcore.privacy.accounting import Currency
-from dpcore.privacy.protection import Neighbours
-from dpcore.session.accuracy import Within
-from dpcore.session.purchase import plan
+from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.session.purchase import LEAST, cheapest, needed_noise, plan
+from dpcore.session.questions import Within
 from dpcore.session.quote import Quote, quote
 from dpcore.session.table import SessionTable
 from dpcore.session.values import have_sums
@@ -34,6 +36,11 @@ SUM = "select sum(age) as x from release where sex = 'F'"
 SHARE = "select 100 * count(*) filter (where smoker) / count(*) as x from release where sex = 'F'"
 SHARES = "select sex, count(*) / sum(count(*)) over () as x from release where sex is not null group by sex"
 KINDS = (MEAN, MEANS, SUM, SHARE, SHARES)
+
+PROTECTIONS = [
+    Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE),
+    Protection(unit="person", rows_per_unit=3, neighbours=Neighbours.REPLACE_ONE),
+]
 
 
 @pytest.mark.parametrize("query", KINDS)
@@ -202,3 +209,44 @@ def test_a_mean_is_bought_of_the_table_that_the_release_has_read_and_of_no_other
     with pytest.raises(TableChanged):
         session.ask(MEAN, within=narrower(session, MEAN, 0.7))
     assert spent() == 0
+
+
+@given(known=st.floats(1.0, 1e6), share=st.floats(0.01, 0.99), cells=st.integers(1, 50), normal=st.floats(0.5, 4.0))
+def test_the_needed_noise_reaches_the_wanted_width_and_not_less(
+    known: float, share: float, cells: int, normal: float
+) -> None:
+    wanted = known * share
+    noise = needed_noise(np.array([known]), np.array([wanted]), np.array([float(cells)]), normal=normal)
+    variance = 1 / ((normal / known) ** 2 + 1 / (cells * noise**2))
+    assert normal * variance**0.5 == pytest.approx(wanted)
+
+
+def test_the_most_demanding_group_decides() -> None:
+    halves, wanted = np.array([100.0, 100.0, 10.0]), np.array([50.0, 60.0, 50.0])
+    noise = needed_noise(halves, wanted, np.ones(3), normal=1.96)
+    assert noise == needed_noise(halves[:1], wanted[:1], np.ones(1), normal=1.96)
+
+
+@pytest.mark.parametrize("currency", list(Currency))
+@pytest.mark.parametrize("protection", PROTECTIONS)
+@pytest.mark.parametrize("noise", [0.51, 1.0, 7.3, 250.0])
+def test_the_cheapest_noise_is_as_small_as_wanted_and_hardly_smaller(
+    currency: Currency, protection: Protection, noise: float
+) -> None:
+    found = cheapest(noise, currency=currency, sensitivity=protection.sensitivity)
+    assert found is not None
+    assert found.sensitivity == protection.sensitivity
+    assert found.standard_deviation <= noise
+    price = found.price(currency)
+    for cheaper, enough in ((price - price // 10**6 - 1, False), (price + price // 10**6 + 1, True)):
+        bought = LEAST_NOISE[currency].for_amount(cheaper, currency=currency, sensitivity=protection.sensitivity)
+        assert (bought.standard_deviation <= noise) == enough
+
+
+def test_almost_exact_counts_are_not_sold() -> None:
+    assert cheapest(LEAST / 2, currency=Currency.ZCDP, sensitivity=PROTECTIONS[0].sensitivity) is None
+
+
+@pytest.mark.parametrize("currency", list(Currency))
+def test_more_noise_than_can_be_drawn_costs_the_least_price(currency: Currency) -> None:
+    assert cheapest(1e30, currency=currency, sensitivity=PROTECTIONS[0].sensitivity) is not None
