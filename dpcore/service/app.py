@@ -1,6 +1,5 @@
 """The service's HTTP interface: GET /, GET /columns, POST /price, POST /ask, GET /budget and GET /answers."""
 
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,14 +10,14 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
-from dpcore.private_log import record
 from dpcore.release.integrity import one_line
 from dpcore.reporting.plots import colours
 from dpcore.service.desk import Desk
 from dpcore.service.door import Door
-from dpcore.service.problems import STATUS_CODES, Problem, Refused
+from dpcore.service.problems import STATUS_CODES, Problem, Refused, refusal_of
 from dpcore.session.price import Payer
 from dpcore.session.questions import LOWEST_LEVEL, Question
 from dpcore.version import installed_version
@@ -228,14 +227,8 @@ def _add_console(app: FastAPI) -> None:
         "/console.js": ((CONSOLE / "console.js").read_text("utf-8"), "text/javascript"),
     }
     for path, (text, kind) in files.items():
-        app.add_api_route(path, _serving(text, kind), methods=["GET", "HEAD"], include_in_schema=False)
-
-
-def _serving(text: str, kind: str) -> Callable[[], Awaitable[Response]]:
-    async def served() -> Response:
-        return Response(text, media_type=kind)
-
-    return served
+        page = Response(text, media_type=kind)
+        app.router.routes.append(Route(path, page, methods=["GET"], include_in_schema=False))
 
 
 def _add_failures(app: FastAPI) -> None:
@@ -243,25 +236,21 @@ def _add_failures(app: FastAPI) -> None:
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:
-        return _failure(error.status, error.problem, error.headers)
+        problem = error.problem.model_dump(exclude_none=True)
+        return JSONResponse({"error": problem}, status_code=error.status, headers=error.headers)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
-        found = error.errors()[0]
-        where = one_line(".".join(str(part) for part in found["loc"] if isinstance(part, str)))
-        return _failure(422, Problem(code="request", reason=f"{where}: {found['msg']}"))
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = one_line(".".join(str(part) for part in first["loc"] if isinstance(part, str)))
+        return await refused(request, Refused(422, "request", f"{where}: {first['msg']}"))
 
     @app.exception_handler(HTTPException)
-    async def unknown(_: Request, error: HTTPException) -> Response:
+    async def unknown(request: Request, error: HTTPException) -> Response:
         words = f"{HTTPStatus(error.status_code).phrase.lower()}; see /openapi.json"
         code = STATUS_CODES.get(error.status_code, "request")
-        return _failure(error.status_code, Problem(code=code, reason=words), dict(error.headers or {}))
+        return await refused(request, Refused(error.status_code, code, words, headers=error.headers))
 
     @app.exception_handler(Exception)
-    async def failed(_: Request, error: Exception) -> Response:
-        record(error, where="dpflow serve-answers")
-        return _failure(500, Problem(code="failed", reason="the service failed; the details are in the steward's log"))
-
-
-def _failure(status: int, problem: Problem, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": problem.model_dump(exclude_none=True)}, status_code=status, headers=headers)
+    async def failed(request: Request, error: Exception) -> Response:
+        return await refused(request, refusal_of(error))

@@ -15,8 +15,7 @@ from dpcore.answers.plain import plain_rows
 from dpcore.errors import DpflowError, LedgerError, SourceError, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.places import places_of_spec
-from dpcore.private_log import record
-from dpcore.service.problems import Problem, Refused, refusal_of
+from dpcore.service.problems import LATER, Refused, refusal_of
 from dpcore.service.queue import FairThread
 from dpcore.session.analysts import budget_for
 from dpcore.session.price import Payer, Price
@@ -124,11 +123,7 @@ class Desk:
     async def _run(self, job: Callable[[Session], Result], analyst: str) -> Result:
         """Call a function with the session, in the session's thread, when it is the analyst's turn."""
         if self._thread.waiting(analyst) >= MOST_WAITING:
-            raise Refused(
-                503,
-                Problem(code="busy", reason="too many of your questions wait; ask again later"),
-                headers={"Retry-After": "5"},
-            )
+            raise Refused(503, "busy", "too many of your questions wait; ask again later", headers=LATER)
 
         def called() -> Result:
             with _refusing(after=self._leave):
@@ -153,15 +148,10 @@ def _refusing(*, after: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Turn every error into a refusal. If the ledger or the service has failed, call a function, so that the next request begins anew."""
     try:
         yield
-    except DpflowError as error:
-        if isinstance(error, LedgerError):
+    except Exception as error:  # noqa: BLE001  its text may be private
+        if isinstance(error, LedgerError) or not isinstance(error, DpflowError):
             after()
         raise refusal_of(error) from None
-    except Exception as error:  # noqa: BLE001  its text may be private
-        record(error, where="dpflow serve-answers")
-        after()
-        reason = "the service failed; the details are in the steward's log"
-        raise Refused(500, Problem(code="failed", reason=reason)) from None
 
 
 def _plain(price: Price, question: Question) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dpcore.errors import DpflowError
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.places import places_of_spec
 from dpcore.private_log import record
-from dpcore.service.problems import Problem, Refused
+from dpcore.service.problems import LATER, Refused
 from dpcore.session.analysts import hash_of
 
 POLL_SECONDS = 1.0
@@ -60,17 +60,17 @@ class Door:
         """
         if time.monotonic() - self._read_at > STALE_SECONDS:
             reason = "the ledger cannot be read, so tokens cannot be checked; try again later"
-            raise Refused(503, Problem(code="ledger", reason=reason), headers={"Retry-After": "5"})
-        given = hash_of((authorization or "").removeprefix(SCHEME))
-        is_token = (authorization or "").startswith(SCHEME)
-        found = [name for name, token in self._tokens.items() if hmac.compare_digest(token, given)]
-        if not (is_token and found):
+            raise Refused(503, "ledger", reason, headers=LATER)
+        header = authorization or ""
+        sent = hash_of(header.removeprefix(SCHEME))
+        analysts = [name for name, token in self._tokens.items() if hmac.compare_digest(token, sent)]
+        if not (header.startswith(SCHEME) and analysts):
             reason = (
                 "send the header `Authorization: Bearer TOKEN`, with the token that `dpflow analyst add` has printed"
             )
-            raise Refused(401, Problem(code="token", reason=reason), headers={"WWW-Authenticate": "Bearer"})
-        self._count(found[0])
-        return found[0]
+            raise Refused(401, "token", reason, headers={"WWW-Authenticate": "Bearer"})
+        self._count(analysts[0])
+        return analysts[0]
 
     def _count(self, analyst: str) -> None:
         """Count a request. An analyst's bucket holds ten seconds' worth of requests, and is refilled steadily."""
@@ -81,7 +81,7 @@ class Door:
         if left < 1:
             seconds = math.ceil((1 - left) / self._rate)
             reason = f"too many requests; wait {seconds} s, and send at most {self._rate:g} a second"
-            raise Refused(429, Problem(code="rate", reason=reason), headers={"Retry-After": str(seconds)})
+            raise Refused(429, "rate", reason, headers={"Retry-After": str(seconds)})
 
     def _poll(self) -> None:
         while not self._closing.is_set():

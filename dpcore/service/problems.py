@@ -1,6 +1,6 @@
 """Every error of the service in one JSON shape: a code, a reason that says what to do next, and a position in the query if there is one."""
 
-from typing import Any
+from collections.abc import Mapping
 
 from pydantic import BaseModel, Field
 
@@ -24,44 +24,44 @@ class Problem(BaseModel):
 class Refused(Exception):  # noqa: N818  names what was done
     """A request that the service does not carry out."""
 
-    def __init__(self, status: int, problem: Problem, *, headers: dict[str, str] | None = None) -> None:
-        super().__init__(problem.reason)
+    def __init__(
+        self, status: int, code: str, reason: str, *, headers: Mapping[str, str] | None = None, **details: float
+    ) -> None:
+        super().__init__(reason)
         self.status = status
-        self.problem = problem
-        self.headers = headers or {}
+        self.problem = Problem.model_validate({"code": code, "reason": reason, **details})
+        self.headers = headers
 
 
-STATUS_CODES = {
-    400: "request",
-    404: "path",
-    405: "method",
-}
+STATUS_CODES = {400: "request", 404: "path", 405: "method"}
 """The codes of problems that the framework finds, by status."""
 
+LATER = {"Retry-After": "5"}
 
-UNAVAILABLE = "the answer cannot be bought now; tell the steward, whose log has the details"
 
-
-def refusal_of(error: DpflowError) -> Refused:
-    """Return how an error of a session is told to a client. What concerns the ledger or the source is for the steward's eyes only."""
+def refusal_of(error: Exception) -> Refused:
+    """Return how an error is told to a client. What concerns the ledger, the source or the service is for the steward's eyes only."""
+    reason = str(error)
     match error:
         case QueryError():
-            return Refused(422, _problem("query", error, line=error.line, column=error.column))
+            return Refused(422, "query", reason, line=error.line, column=error.column)
         case BudgetRefused():
-            told = {"requested": error.requested / AMOUNT_OF_ONE, "remaining": error.remaining / AMOUNT_OF_ONE}
-            return Refused(402, _problem("budget", error, **told))
+            requested, remaining = error.requested / AMOUNT_OF_ONE, error.remaining / AMOUNT_OF_ONE
+            return Refused(402, "budget", reason, requested=requested, remaining=remaining)
         case RunHeld():
-            return Refused(503, _problem("busy", error), headers={"Retry-After": "5"})
+            return Refused(503, "busy", reason, headers=LATER)
         case UsageError() if not isinstance(error, TableChanged):
-            return Refused(422, _problem("question", error))
+            return Refused(422, "question", reason)
+    record(error, where="dpflow serve-answers")
+    return _failure_of(error)
+
+
+def _failure_of(error: Exception) -> Refused:
+    match error:
         case LedgerError():
-            record(error, where="dpflow serve-answers")
             reason = "the ledger cannot be used now; ask again later, or tell the steward, whose log has the details"
-            return Refused(503, Problem(code="ledger", reason=reason), headers={"Retry-After": "5"})
-        case _:
-            record(error, where="dpflow serve-answers")
-            return Refused(503, Problem(code="unavailable", reason=UNAVAILABLE))
-
-
-def _problem(code: str, error: DpflowError, **more: Any) -> Problem:
-    return Problem(code=code, reason=str(error), **more)
+            return Refused(503, "ledger", reason, headers=LATER)
+        case DpflowError():
+            reason = "the answer cannot be bought now; tell the steward, whose log has the details"
+            return Refused(503, "unavailable", reason)
+    return Refused(500, "failed", "the service failed; the details are in the steward's log")
