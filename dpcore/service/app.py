@@ -18,7 +18,6 @@ from dpcore.reporting.plots import colours
 from dpcore.service.desk import Desk
 from dpcore.service.door import Door
 from dpcore.service.problems import STATUS_CODES, Problem, Refused, refusal_of
-from dpcore.session.price import Payer
 from dpcore.session.questions import LOWEST_LEVEL, Question
 from dpcore.version import installed_version
 
@@ -203,7 +202,7 @@ def make_app(desk: Desk, door: Door) -> FastAPI:
 
     @app.post("/ask", response_model=Answered, summary="Answer a question")
     async def ask(asked: AskedToPay, analyst: Analyst) -> Response:
-        return JSONResponse(await desk.ask(asked.question, Payer(analyst, asked.amount)))
+        return JSONResponse(await desk.ask(asked.question, analyst, at_most=asked.amount))
 
     @app.get("/budget", response_model=Budget, summary="What is left?")
     async def budget(analyst: Analyst) -> Response:

@@ -6,7 +6,9 @@ that was given before is given again at once, without the session and without th
 
 import asyncio
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +18,6 @@ from dpcore.errors import DpflowError, LedgerError, SourceError, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.places import places_of_spec
 from dpcore.service.problems import LATER, Refused, refusal_of
-from dpcore.service.queue import FairThread
 from dpcore.session.analysts import budget_for
 from dpcore.session.price import Payer, Price
 from dpcore.session.questions import Question
@@ -26,9 +27,6 @@ progress = logging.getLogger("dpcore.progress")
 
 MOST_WAITING = 64
 """How many questions of one analyst may wait. More are refused at once. Analysts take turns, so none waits for all questions of another."""
-
-STEWARD = ""
-"""Who opens and closes the session: no analyst has this name."""
 
 MOST_CELLS = 1 << 16
 """The most cells of a question. A larger one would let all others wait for many seconds."""
@@ -53,7 +51,9 @@ class Desk:
         self.session = session or ""
         self.columns: list[dict[str, Any]] = []
         self._joined: Session | None = None
-        self._thread = FairThread("session")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="session")
+        self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._waiting: Counter[str] = Counter()
         self._answers: dict[Question, dict[str, Any]] = {}
 
     def open(self) -> None:
@@ -74,12 +74,12 @@ class Desk:
                     error,
                 )
 
-        self._thread.submit(STEWARD, join).result()
+        self._thread.submit(join).result()
 
     def close(self) -> None:
         """Finish what was begun, and leave the session."""
-        self._thread.submit(STEWARD, self._leave).result()
-        self._thread.close()
+        self._thread.submit(self._leave).result()
+        self._thread.shutdown()
 
     async def price(self, question: Question, analyst: str) -> dict[str, Any]:
         """Return what an answer would cost now, and its expected half width. No data is touched."""
@@ -90,17 +90,17 @@ class Desk:
             await self._run(lambda session: session.price(**question.terms, payer=Payer(analyst)), analyst), question
         )
 
-    async def ask(self, question: Question, payer: Payer) -> dict[str, Any]:
-        """Answer a question, for the least price that its accuracy needs."""
+    async def ask(self, question: Question, analyst: str, *, at_most: int | None) -> dict[str, Any]:
+        """Answer a question, for the least price that its accuracy needs, and for no more than the analyst agrees to."""
         if question in self._answers:
             return self._answers[question]
 
         def answered(session: Session) -> dict[str, Any]:
-            reply = session.ask(**question.terms, payer=payer)
+            reply = session.ask(**question.terms, payer=Payer(analyst, at_most))
             columns = [str(name) for name in reply.table.columns]
             return {"columns": columns, "rows": plain_rows(reply.table), "price": _plain(reply.price, question)}
 
-        answer = await self._run(answered, payer.analyst or STEWARD)
+        answer = await self._run(answered, analyst)
         if answer["price"]["free"] and len(answer["rows"]) <= MOST_REMEMBERED_ROWS:
             self._answers[question] = answer
             if len(self._answers) > MOST_REMEMBERED:
@@ -121,15 +121,20 @@ class Desk:
         return await self._run(lambda session: session.bought_by(analyst), analyst)
 
     async def _run(self, job: Callable[[Session], Result], analyst: str) -> Result:
-        """Call a function with the session, in the session's thread, when it is the analyst's turn."""
-        if self._thread.waiting(analyst) >= MOST_WAITING:
+        """Call a function with the session, in the session's thread. Each analyst has at most one question in its queue, so all take turns."""
+        if self._waiting[analyst] >= MOST_WAITING:
             raise Refused(503, "busy", "too many of your questions wait; ask again later", headers=LATER)
 
         def called() -> Result:
             with _refusing(after=self._leave):
                 return job(self._join())
 
-        return await asyncio.wrap_future(self._thread.submit(analyst, called))
+        self._waiting[analyst] += 1
+        try:
+            async with self._turns[analyst]:
+                return await asyncio.get_running_loop().run_in_executor(self._thread, called)
+        finally:
+            self._waiting[analyst] -= 1
 
     def _join(self) -> Session:
         if self._joined is None:

@@ -1,10 +1,12 @@
 """Prices, answers, budgets and errors of the service, as its clients see them."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from dpcore.ledger import open_ledger
 from dpcore.places import private_folder
 from dpcore.private_log import FILE_NAME
 from dpcore.service.desk import Desk
+from dpcore.session.questions import Question
 from dpcore.session.session import Session
 from dpcore.session.table import SessionTable
 from dpcore.steward.verify import verify_ledger
@@ -197,6 +200,24 @@ def _raising(error: Exception) -> Callable[..., None]:
         raise error
 
     return raising
+
+
+def test_nobody_waits_for_all_questions_of_somebody_else(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def priced(_: Session, query: str, **__: object) -> Any:
+        order.append(query)
+        return SimpleNamespace(to_json=dict)
+
+    async def together() -> None:
+        asked = [("ada", number) for number in range(5)] + [("bob", number) for number in range(2)]
+        await asyncio.gather(
+            *(served.desk.price(Question(f"{name} {number}", 5, 0.95), name) for name, number in asked)
+        )
+
+    monkeypatch.setattr(Session, "price", priced)
+    asyncio.run(together())
+    assert order == ["ada 0", "bob 0", "ada 1", "bob 1", "ada 2", "ada 3", "ada 4"]
 
 
 def test_too_many_waiting_questions_are_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
