@@ -51,15 +51,8 @@ def check_source(declaration: Declaration, source: Source) -> None:
         SourceError: If a run would be refused. It is a `SourceBroken` if values may be the cause.
     """
     calendar = declaration.calendar
-    _check_headers(
-        source,
-        Coding(
-            universe=declaration.universe,
-            protection=declaration.protection,
-            window=None if calendar is None else Window.of(calendar, ()),
-            rules=Rules.of(declaration.universe),
-        ),
-    )
+    window = None if calendar is None else Window.of(calendar, ())
+    check_headers(source, coding_of(declaration, declaration.universe, window=window))
 
 
 def remarks(declaration: Declaration, source: Source) -> list[str]:
@@ -83,7 +76,19 @@ def remarks(declaration: Declaration, source: Source) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _check_headers(source: Source, coding: Coding) -> None:
+def coding_of(declaration: Declaration, universe: Universe, *, window: Window | None) -> Coding:
+    """Return how the rows of a declared table are read, with their columns in the cells of a universe."""
+    return Coding(
+        universe=universe,
+        protection=declaration.protection,
+        window=window,
+        constant=declaration.constant,
+        rules=Rules.of(declaration.universe),
+    )
+
+
+def check_headers(source: Source, coding: Coding) -> None:
+    """Check the names and types of the columns that are read, which no row can change."""
     check_columns(source, columns=coding.columns)
     check_types(source, reads=coding.reads)
 
@@ -175,17 +180,11 @@ class Reading:
         )
 
     def _coding(self, universe: Universe) -> Coding:
-        return Coding(
-            universe=universe,
-            protection=self._declaration.protection,
-            window=self._window,
-            constant=self._declaration.constant,
-            rules=Rules.of(self._declaration.universe),
-        )
+        return coding_of(self._declaration, universe, window=self._window)
 
     def _check_headers(self, coding: Coding) -> None:
         """Check the names and types of the declared columns, which no row can change, before a row is read or anything is bought."""
-        _check_headers(self._table.source, replace(coding, universe=self._declaration.universe))
+        check_headers(self._table.source, replace(coding, universe=self._declaration.universe))
 
     def _may_refund(self, error: DpflowError) -> bool:
         """Tell whether no row can have caused the failure and nothing was spent. An earlier worker may have read rows, so its run stays."""

@@ -12,6 +12,7 @@ from dpcore.ledger import Lease
 from dpcore.marginals.resolutions import Groups
 from dpcore.marginals.workload import Axes
 from dpcore.places import places_of_spec
+from dpcore.runs.reading import check_headers, coding_of
 from dpcore.session.purchase import Purchase
 from dpcore.session.values import Values
 from dpcore.spec import Declaration
@@ -19,8 +20,6 @@ from dpcore.tables.cluster import connected
 from dpcore.tables.engines import Engine, engine_for
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
-from dpcore.tables.ingest.violations import Rules
-from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Universe
 
 
@@ -141,21 +140,12 @@ class SessionTable:
         return self._engine.read(self._source, coding=self._coding(universe), draws=draws, fingerprint=fingerprint)
 
     def _connect(self) -> None:
-        """Connect to the machines that read the table, and check the names and types of the declared columns, which no row can change."""
+        """Connect to the machines that read the table, and check its header."""
         self._engine.connect()
-        coding = self._coding(self._declaration.universe)
-        check_columns(self._source, columns=coding.columns)
-        check_types(self._source, reads=coding.reads)
+        check_headers(self._source, self._coding(self._declaration.universe))
 
     def _fingerprint(self, run_id: str) -> Fingerprint:
         return Fingerprint.of_run(run_id, key=fingerprint_key(self._private))
 
     def _coding(self, universe: Universe) -> Coding:
-        declared = self._declaration
-        return Coding(
-            universe=universe,
-            protection=declared.protection,
-            window=None,
-            constant=declared.constant,
-            rules=Rules.of(declared.universe),
-        )
+        return coding_of(self._declaration, universe, window=None)
