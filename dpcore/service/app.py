@@ -18,6 +18,7 @@ from dpcore.reporting.plots import colours
 from dpcore.service.desk import Desk
 from dpcore.service.door import Door
 from dpcore.service.problems import STATUS_CODES, Problem, Refused, refusal_of
+from dpcore.session.price import Price
 from dpcore.session.questions import LOWEST_LEVEL, Question
 from dpcore.version import installed_version
 
@@ -72,30 +73,12 @@ class Columns(BaseModel):
     )
 
 
-class Priced(BaseModel):
-    """What an answer costs, known before data is touched."""
-
-    free: bool
-    stored: bool = Field(description="whether the question was bought before, as accurately")
-    cost: float = Field(description="the price in the account's currency; 0 if it is free")
-    currency: str
-    epsilon: float = Field(
-        description="the price by itself as an epsilon; epsilons of several answers add up to more than they cost"
-    )
-    epsilon_after: float | None = Field(
-        description="what you have left afterwards, by itself as an epsilon; null if that is too little"
-    )
-    epsilon_of: float = Field(description="your share, or the session's budget if that has less left, as an epsilon")
-    half_width: float | None = Field(description="the largest half width of the answer's intervals")
-    level: float
-
-
 class Answered(BaseModel):
     """An answer. Beside each number `x` there are `x_low` and `x_high`, the ends of its interval, and `x_basis`."""
 
     columns: list[str]
     rows: list[dict[str, Any]]
-    price: Priced
+    price: Price
 
 
 class SessionEpsilon(BaseModel):
@@ -196,7 +179,7 @@ def make_app(desk: Desk, door: Door) -> FastAPI:
     async def columns(_analyst: Analyst) -> Response:
         return JSONResponse({"columns": desk.columns})
 
-    @app.post("/price", response_model=Priced, summary="What would an answer cost?")
+    @app.post("/price", response_model=Price, summary="What would an answer cost?")
     async def price(asked: Asked, analyst: Analyst) -> Response:
         return JSONResponse(await desk.price(asked.question, analyst))
 

@@ -19,7 +19,7 @@ from dpcore.ledger import open_ledger
 from dpcore.places import places_of_spec
 from dpcore.service.problems import LATER, Refused, refusal_of
 from dpcore.session.analysts import budget_for
-from dpcore.session.price import Payer, Price
+from dpcore.session.price import Payer
 from dpcore.session.questions import Question
 from dpcore.session.session import Session
 
@@ -84,11 +84,9 @@ class Desk:
     async def price(self, question: Question, analyst: str) -> dict[str, Any]:
         """Return what an answer would cost now, and its expected half width. No data is touched."""
         if question in self._answers:
-            price: dict[str, Any] = self._answers[question]["price"]
-            return price
-        return _plain(
-            await self._run(lambda session: session.price(**question.terms, payer=Payer(analyst)), analyst), question
-        )
+            return dict(self._answers[question]["price"])
+        price = await self._run(lambda session: session.price(**question.terms, payer=Payer(analyst)), analyst)
+        return price.to_json()
 
     async def ask(self, question: Question, analyst: str, *, at_most: int | None) -> dict[str, Any]:
         """Answer a question, for the least price that its accuracy needs, and for no more than the analyst agrees to."""
@@ -98,7 +96,7 @@ class Desk:
         def answered(session: Session) -> dict[str, Any]:
             reply = session.ask(**question.terms, payer=Payer(analyst, at_most))
             columns = [str(name) for name in reply.table.columns]
-            return {"columns": columns, "rows": plain_rows(reply.table), "price": _plain(reply.price, question)}
+            return {"columns": columns, "rows": plain_rows(reply.table), "price": reply.price.to_json()}
 
         answer = await self._run(answered, analyst)
         if answer["price"]["free"] and len(answer["rows"]) <= MOST_REMEMBERED_ROWS:
@@ -157,7 +155,3 @@ def _refusing(*, after: Callable[[], None] = lambda: None) -> Iterator[None]:
         if isinstance(error, LedgerError) or not isinstance(error, DpflowError):
             after()
         raise refusal_of(error) from None
-
-
-def _plain(price: Price, question: Question) -> dict[str, Any]:
-    return {**price.to_json(), "level": question.level}

@@ -41,10 +41,9 @@ _QUERY = re.compile(r"query-[0-9]+\.parquet")
 
 @dataclass(frozen=True)
 class Priced:
-    """The prices of all questions as things stand. `to_buy` are the numbers, from 1, of those that are not accurate enough yet."""
+    """All questions are priced as things stand. `to_buy` are the numbers, from 1, of those that are not accurate enough yet."""
 
     to_buy: tuple[int, ...]
-    cost: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +110,7 @@ class Dashboard:
                 requested=amount,
                 remaining=remaining,
             )
-        return Priced(tuple(to_buy), amount / AMOUNT_OF_ONE)
+        return Priced(tuple(to_buy))
 
     def buy(self, number: int) -> None:
         """Buy one answer, unless it has become free. With `accept_wider`, one that cannot be bought stays as it is known."""

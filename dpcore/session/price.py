@@ -1,10 +1,12 @@
 """What a session answers: a price beforehand, and a table with what was paid. Every price is said in epsilon first."""
 
-import math
+import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
+from pydantic import Field, TypeAdapter, WithJsonSchema, computed_field
+from pydantic.dataclasses import dataclass as validated
 
 from dpcore.ledger import Account
 from dpcore.ledger.rows import in_currency
@@ -29,32 +31,35 @@ def plain_amounts(account: Account, **amounts: int) -> dict[str, Any]:
     return {name: amount / AMOUNT_OF_ONE for name, amount in amounts.items()} | {"epsilon": epsilon}
 
 
-@dataclass(frozen=True)
+@validated(frozen=True)
 class Price:
-    """What an answer costs, before data is touched.
+    """What an answer costs, known before data is touched."""
 
-    Attributes:
-        amount: The price in the account's currency, in multiples of 1e-12; 0 if the answer is free.
-        cost: The price in the account's currency.
-        currency: The currency.
-        epsilon: The price as an epsilon by itself, at the spec's delta. Epsilons of several answers add up to more than all of them cost.
-        half_width: The largest half width of the intervals that the answer will have.
-        stored: Whether the question was bought before, as accurately.
-        remaining: What is left of the session's budget before this answer, or of the payer's share, in the account's currency.
-        epsilon_after: What is left afterwards, as an epsilon by itself; None if that is too little for the answer.
-        epsilon_of: The session's budget for purchases, or the payer's share, as an epsilon.
-    """
-
-    amount: int
-    cost: float
+    amount: Annotated[int, Field(exclude=True, description="the price as an amount of the ledger; 0 if it is free")]
+    remaining: Annotated[float, Field(exclude=True, description="what the payer has left before, in the currency")]
+    stored: Annotated[bool, Field(description="whether the question was bought before, as accurately")]
+    cost: Annotated[float, Field(description="the price in the account's currency; 0 if it is free")]
     currency: str
-    epsilon: float
-    half_width: float
-    stored: bool
-    remaining: float
-    epsilon_after: float | None
-    epsilon_of: float
+    epsilon: Annotated[
+        float,
+        Field(
+            description="the price by itself as an epsilon; epsilons of several answers add up to more than they cost"
+        ),
+    ]
+    epsilon_after: Annotated[
+        float | None,
+        Field(description="what you have left afterwards, by itself as an epsilon; null if that is too little"),
+    ]
+    epsilon_of: Annotated[
+        float, Field(description="your share, or the session's budget if that has less left, as an epsilon")
+    ]
+    half_width: Annotated[
+        float,
+        WithJsonSchema({"type": ["number", "null"], "description": "the largest half width of the answer's intervals"}),
+    ]
+    level: float
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def free(self) -> bool:
         """Whether the answer costs nothing."""
@@ -69,16 +74,11 @@ class Price:
 
     def to_json(self) -> dict[str, Any]:
         """Return what drivers show of the price, as plain JSON values."""
-        return {
-            "free": self.free,
-            "stored": self.stored,
-            "cost": self.cost,
-            "currency": self.currency,
-            "epsilon": self.epsilon,
-            "epsilon_after": self.epsilon_after,
-            "epsilon_of": self.epsilon_of,
-            "half_width": self.half_width if math.isfinite(self.half_width) else None,
-        }
+        shown: dict[str, Any] = json.loads(_PRICE.dump_json(self))
+        return shown
+
+
+_PRICE = TypeAdapter(Price)
 
 
 @dataclass(frozen=True)

@@ -325,6 +325,7 @@ class Session:
             currency=self.account.currency.symbol,
             epsilon=as_epsilon(amount, self.account),
             half_width=quoted.half_width,
+            level=quoted.within.level,
             stored=quoted.stored,
             remaining=purse.left / AMOUNT_OF_ONE,
             epsilon_after=as_epsilon(purse.left - amount, self.account) if amount <= purse.left else None,
