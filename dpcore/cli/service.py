@@ -105,29 +105,23 @@ def _add(arguments: argparse.Namespace) -> Answer:
 def _remove(arguments: argparse.Namespace) -> Answer:
     from dpcore.session.analysts import remove_analyst  # noqa: PLC0415
 
-    told = remove_analyst(arguments.spec, arguments.name, session=arguments.session)
-    return Answer(
-        told, f"analyst {told['analyst']} was removed, with epsilon {at_most(told['epsilon']['spent'])} spent"
-    )
+    removed = remove_analyst(arguments.spec, arguments.name, session=arguments.session)
+    spent = at_most(removed["epsilon"]["spent"])
+    return Answer(removed, f"analyst {removed['analyst']} was removed, with epsilon {spent} spent")
 
 
 def _show(arguments: argparse.Namespace) -> Answer:
     from dpcore.session.analysts import listed_analysts  # noqa: PLC0415
 
-    told = listed_analysts(arguments.spec, session=arguments.session)
-    if not told["analysts"]:
-        return Answer(
-            told, f"session {told['session']} has no analysts; add one with: dpflow analyst add SPEC NAME --share 0.25"
-        )
+    listed = listed_analysts(arguments.spec, session=arguments.session)
+    session, analysts = listed["session"], listed["analysts"]
+    if not analysts:
+        text = f"session {session} has no analysts; add one with: dpflow analyst add SPEC NAME --share 0.25"
+        return Answer(listed, text)
     rows: list[Any] = [("analyst", "cap", "spent", "left", "")]
-    rows += [
-        (
-            each["analyst"],
-            *(at_most(each["epsilon"][name]) for name in ("cap", "spent")),
-            down(each["epsilon"]["remaining"]),
-            "removed" * each["removed"],
+    for analyst in analysts:
+        epsilon, note = analyst["epsilon"], "removed" * analyst["removed"]
+        rows.append(
+            (analyst["analyst"], at_most(epsilon["cap"]), at_most(epsilon["spent"]), down(epsilon["remaining"]), note)
         )
-        for each in told["analysts"]
-    ]
-    head = f"session {told['session']}, in epsilon"
-    return Answer(told, f"{head}\n{table(rows, right=('cap', 'spent', 'left'))}")
+    return Answer(listed, f"session {session}, in epsilon\n{table(rows, right=('cap', 'spent', 'left'))}")

@@ -80,7 +80,7 @@ class Bought:
             "level": self.within.level.hex(),
             "share" if self.within.relative else "wanted": self.within.size.hex(),
             "columns": self.grid.columns,
-            "groups": [each.tolist() for each in self.grid.groups],
+            "groups": [classes.tolist() for classes in self.grid.groups],
             "noise": self.noise.hex(),
             "numbers": [_as_json(interval) for interval in self.numbers],
         }

@@ -204,7 +204,7 @@ def opened(name: str) -> Dashboard:
 
 def total_paid(answers: Sequence[Answered]) -> float:
     """Return what all answers together have cost in this run, in the account's currency."""
-    return sum(each.paid for each in answers)
+    return sum(answered.paid for answered in answers)
 
 
 def answers_folder(declaration: Declaration, name: str) -> AnyPath:

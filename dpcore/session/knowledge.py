@@ -133,7 +133,7 @@ class Knowledge:
             return counts_of(assigned(self.first, fit), asked)
 
         pilot = counts(known.pilot)
-        squares = np.mean([(counts(each) - pilot) ** 2 for each in known.replicates], axis=0)
+        squares = np.mean([(counts(fit) - pilot) ** 2 for fit in known.replicates], axis=0)
         return float(np.mean(np.log(squares + 1.0))) if len(squares) else 0.0
 
     @cached_property
@@ -317,7 +317,7 @@ def _read(file: Path, first: Knowledge, bought: tuple[Bought, ...]) -> Knowledge
                 totals[int(place)] = float(arrays[name])
             elif rest:
                 functions.setdefault(int(place), {})[tuple(map(int, rest.split(",")))] = arrays[name]
-        learned = tuple(int(each) for each in arrays["learned"])
+        learned = tuple(map(int, arrays["learned"]))
     fits = tuple(Fit(totals[place], functions[place]) for place in sorted(totals))
     return replace(first, bought=bought, learned=learned, fits=fits)
 

@@ -101,5 +101,5 @@ def end_session(ledger: Ledger, run: Run) -> dict[str, Any]:
                 returned += ledger.leased(lease).remaining
                 ledger.settle(ending.id, release=None, lease=lease)
     account = ledger.account(run.account)
-    told = {"returned": returned / AMOUNT_OF_ONE, "epsilon": as_epsilon(returned, account)}
-    return {"session": run.id, **told, "currency": account.currency.symbol}
+    epsilon, currency = as_epsilon(returned, account), account.currency.symbol
+    return {"session": run.id, "returned": returned / AMOUNT_OF_ONE, "epsilon": epsilon, "currency": currency}

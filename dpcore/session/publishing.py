@@ -132,7 +132,7 @@ def _draft(
         ),
         measurements=release.measurements,
         resolutions=release.resolutions,
-        rounds=[Round(**{**each, "columns": tuple(each["columns"])}) for each in manifest["rounds"]],
+        rounds=[Round(**{**stated, "columns": tuple(stated["columns"])}) for stated in manifest["rounds"]],
         statement=statement,
         name=release_id(run.id, opened_at=run.opened_at),
         seed=_seed("values", run.id),

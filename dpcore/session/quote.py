@@ -92,7 +92,7 @@ class Quote:
             return self.half_width
         noise = type(self.noise).for_amount(amount, currency=currency, sensitivity=self.noise.sensitivity)
         purchase = replace(self.purchase, deviation=noise.standard_deviation)
-        averaged = (_averaged(self.numbers[each], purchase, each, self.expected, self.within) for each in self.bought)
+        averaged = (_averaged(self.numbers[sold], purchase, sold, self.expected, self.within) for sold in self.bought)
         return ROUNDED_UP * max(_largest(half_widths(interval)) for interval in averaged)
 
     def answer(self, noisy: Counts) -> Intervals:
@@ -211,16 +211,21 @@ def _hidden(numbers: Intervals, prepared: Prepared) -> Intervals:
 
 
 def _is_within(numbers: Intervals, within: Within) -> bool:
-    return all(within.satisfied(half_widths(each), each.value) for each in numbers.values())
+    return all(within.satisfied(half_widths(interval), interval.value) for interval in numbers.values())
 
 
-def _narrower(found: Interval, earlier: Interval) -> Interval:
+def _narrower(inferred: Interval, earlier: Interval) -> Interval:
     """Return the narrower interval of each group: as the model knows it by now, or as it was bought."""
-    better = half_widths(earlier) < half_widths(found)
+    better = half_widths(earlier) < half_widths(inferred)
     value, low, high = (
-        np.where(better, getattr(earlier, each), getattr(found, each)) for each in ("value", "low", "high")
+        np.where(better, bought, now)
+        for bought, now in (
+            (earlier.value, inferred.value),
+            (earlier.low, inferred.low),
+            (earlier.high, inferred.high),
+        )
     )
-    return replace(found, value=value, low=low, high=high)
+    return replace(inferred, value=value, low=low, high=high)
 
 
 def _centred(known: Interval) -> Interval:
@@ -268,7 +273,7 @@ def _expected(query: Query, sold: Sequence[Number], values: Values | None, knowl
     outputs = tuple(Output(str(place), each) for place, each in enumerate(dict.fromkeys(aggregates.values())))
     ensemble = knowledge.intervals.ensemble
     merging = ensemble.merging(Query(outputs, query.where, query.keys))
-    by_model = {each: ensemble.parts(merging, each)[each] for each in aggregates.values()}
+    by_model = {number: ensemble.parts(merging, number)[number] for number in aggregates.values()}
     expected = {}
     for part, aggregate in aggregates.items():
         amounts = by_model[aggregate]

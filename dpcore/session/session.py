@@ -192,16 +192,16 @@ class Session:
             QueryError: If the statement cannot be understood. It has a line and a column.
             UsageError: If no measurement could make the answer as accurate.
         """
-        wanted = Within.of(within, level=level)
-        return self._price(self._quote(self._parsed(query), wanted), payer)
+        accuracy = Within.of(within, level=level)
+        return self._price(self._quote(self._parsed(query), accuracy), payer)
 
     def look(self, query: str, *, within: float | str | None, level: float = 0.95) -> Reply:
         """Return an answer as it is known now, however wide. Its price is what the wanted accuracy would cost; None wants none.
 
         No data is touched, and nothing is charged. Unlike `ask`, this does not return what was free before the model learned more.
         """
-        wanted = Within.of(ANY_WIDTH if within is None else within, level=level)
-        quoted = self._quote_now(self._parsed(query), wanted)
+        accuracy = Within.of(ANY_WIDTH if within is None else within, level=level)
+        quoted = self._quote_now(self._parsed(query), accuracy)
         return Reply(frame_of(quoted.prepared, quoted.numbers), self._price(quoted, SESSION))
 
     def ask(self, query: str, *, within: float | str, level: float = 0.95, payer: Payer = SESSION) -> Reply:
@@ -221,10 +221,10 @@ class Session:
             QueryError: If the statement cannot be understood. It has a line and a column.
             UsageError: If no measurement could make the answer as accurate, or the table has changed.
         """
-        wanted, parsed = Within.of(within, level=level), self._parsed(query)
+        accuracy, parsed = Within.of(within, level=level), self._parsed(query)
         until = time.monotonic() + PATIENCE
         while True:
-            quoted = self._quote(parsed, wanted)
+            quoted = self._quote(parsed, accuracy)
             price = self._price(quoted, payer)
             if price.free:
                 return Reply(frame_of(quoted.prepared, quoted.numbers), price)
@@ -290,21 +290,21 @@ class Session:
         Intervals may widen a little when the model learns, and nobody pays for an answer that was free before.
         """
         name = digest_of(query), within.level
-        given = self._given.get(name)
+        free = self._given.get(name)
         try:
             quoted = self._quote_now(query, within)
         except UsageError:
-            if given is None or not given.is_within(within):
+            if free is None or not free.is_within(within):
                 raise
         else:
             if quoted.noise is None:
                 self._given[name] = quoted
                 if len(self._given) > MOST_GIVEN:
                     del self._given[next(iter(self._given))]
-            if quoted.noise is None or given is None or not given.is_within(within):
+            if quoted.noise is None or free is None or not free.is_within(within):
                 return quoted
         # This query may have other names, another order and another limit.
-        return replace(given, query=query, prepared=self.knowledge.intervals.ensemble.merging(query))
+        return replace(free, query=query, prepared=self.knowledge.intervals.ensemble.merging(query))
 
     def _quote_now(self, query: Query, within: Within) -> Quote:
         return quote(

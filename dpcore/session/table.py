@@ -106,7 +106,7 @@ class SessionTable:
                 "the table is not the one that this session began with, so nothing can be bought; close the session, and open a new one: "
                 "dpflow session open SPEC"
             )
-        self._counted = {kept: counted for kept, counted in self._counted.items() if kept is None}
+        self._counted = {place: counted for place, counted in self._counted.items() if place is None}
         self._counted[column] = _Counted(self._engine.count(records, universe), universe.shape)
 
     def hand_to(self, curator: Curator, purchase: Purchase, *, lease: Lease, analyst: str | None) -> Axes:

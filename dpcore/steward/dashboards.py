@@ -144,8 +144,8 @@ def unregister_dashboard(name: str) -> None:
     """Remove a dashboard from the registry. Its answers stay."""
     fixed_registry_folder()
     if not _entries().remove(name):
-        known = ", ".join(_entries().names()) or "none"
-        raise UsageError(f"no dashboard is registered as {name[:100]!r}; registered dashboards: {known}")
+        names = ", ".join(_entries().names()) or "none"
+        raise UsageError(f"no dashboard is registered as {name[:100]!r}; registered dashboards: {names}")
 
 
 def all_dashboards() -> tuple[RegisteredDashboard, ...]:

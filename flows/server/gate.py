@@ -125,8 +125,8 @@ def _opens(scope: Scope) -> bool:
 
 def _has_ascii_secrets(scope: Scope) -> bool:
     """Return whether any password and CSRF token of a request are ASCII, as ours always are. Prefect raises when it compares others."""
-    given = values(scope, b"authorization") + values(scope, b"prefect-csrf-token")
-    return all(secret.isascii() and _decoded(secret).isascii() for secret in given)
+    secrets = values(scope, b"authorization") + values(scope, b"prefect-csrf-token")
+    return all(secret.isascii() and _decoded(secret).isascii() for secret in secrets)
 
 
 def _decoded(secret: str) -> bytes:
