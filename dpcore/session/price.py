@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import Field, TypeAdapter, WithJsonSchema, computed_field
+from pydantic import ConfigDict, Field, TypeAdapter, WithJsonSchema, computed_field
 from pydantic.dataclasses import dataclass as validated
 
 from dpcore.ledger import Account
@@ -31,33 +31,30 @@ def plain_amounts(account: Account, **amounts: int) -> dict[str, Any]:
     return {name: amount / AMOUNT_OF_ONE for name, amount in amounts.items()} | {"epsilon": epsilon}
 
 
-@validated(frozen=True)
+@validated(frozen=True, config=ConfigDict(use_attribute_docstrings=True))
 class Price:
     """What an answer costs, known before data is touched."""
 
-    amount: Annotated[int, Field(exclude=True, description="the price as an amount of the ledger; 0 if it is free")]
-    remaining: Annotated[float, Field(exclude=True, description="what the payer has left before, in the currency")]
-    stored: Annotated[bool, Field(description="whether the question was bought before, as accurately")]
-    cost: Annotated[float, Field(description="the price in the account's currency; 0 if it is free")]
+    amount: Annotated[int, Field(exclude=True)]
+    """The price in the account's currency, in multiples of 1e-12; 0 if the answer is free."""
+    remaining: Annotated[float, Field(exclude=True)]
+    """What is left of the session's budget before this answer, or of the payer's share, in the account's currency."""
+    stored: bool
+    """Whether the question was bought before, as accurately."""
+    cost: float
+    """The price in the account's currency; 0 if it is free."""
     currency: str
-    epsilon: Annotated[
-        float,
-        Field(
-            description="the price by itself as an epsilon; epsilons of several answers add up to more than they cost"
-        ),
-    ]
-    epsilon_after: Annotated[
-        float | None,
-        Field(description="what you have left afterwards, by itself as an epsilon; null if that is too little"),
-    ]
-    epsilon_of: Annotated[
-        float, Field(description="your share, or the session's budget if that has less left, as an epsilon")
-    ]
-    half_width: Annotated[
-        float,
-        WithJsonSchema({"type": ["number", "null"], "description": "the largest half width of the answer's intervals"}),
-    ]
+    """The account's currency."""
+    epsilon: float
+    """The price by itself as an epsilon, at the spec's delta. Epsilons of several answers add up to more than they cost."""
+    epsilon_after: float | None
+    """What is left afterwards, by itself as an epsilon; null if that is too little for the answer."""
+    epsilon_of: float
+    """The payer's share, or the session's budget for purchases if that has less left, as an epsilon."""
+    half_width: Annotated[float, WithJsonSchema({"type": ["number", "null"]})]
+    """The largest half width of the intervals that the answer will have."""
     level: float
+    """The level of the intervals."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
