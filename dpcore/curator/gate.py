@@ -9,7 +9,7 @@ from hashlib import sha256
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.curator.charges import Statistic, charge
+from dpcore.curator.charges import Statistic, charge, charge_draw_commit
 from dpcore.errors import StepFailed
 from dpcore.ledger import Lease, Ledger, Operation
 from dpcore.marginals.measurements import Measurement
@@ -18,6 +18,7 @@ from dpcore.mechanisms.noise import Noise
 from dpcore.mechanisms.sessions import Session
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Sensitivity
 from dpcore.private import Private
 from dpcore.tables.histogram import Histogram
 
@@ -109,18 +110,33 @@ class Gatekeeper:
 
     def measure(self, step: str, query: CountQuery, mechanism: Noise) -> Measurement:
         """Charge for a count, draw it, and store it."""
-        operation = self._charge(step, Statistic.COUNT, mechanism)
-        true = np.array([int(query.on(self._histogram.marginal(query.axes)))], dtype=np.int64)
-        noisy = Measurement(
-            step=step, axes=query.axes, cell=None, values=mechanism.draw(true), noise=mechanism.standard_deviation
-        )
-        self._ledger.commit(operation, noisy.to_bytes())
-        return noisy
+        _require_same(mechanism.sensitivity, self._histogram.protection.count_sensitivity)
 
-    def _charge(self, step: str, statistic: Statistic, mechanism: SparseVector | Noise) -> Operation:
-        moved = self._histogram.protection.count_sensitivity
-        if mechanism.sensitivity != (moved.linf if isinstance(mechanism, SparseVector) else moved):
-            raise StepFailed("the noise is not for a count of these rows; report this")
+        def draw() -> Measurement:
+            true = np.array([int(query.on(self._histogram.marginal(query.axes)))], dtype=np.int64)
+            noisy, noise = mechanism.draw(true), mechanism.standard_deviation
+            return Measurement(step=step, axes=query.axes, cell=None, values=noisy, noise=noise)
+
+        measurement, _ = charge_draw_commit(
+            self._ledger,
+            self._lease,
+            step=step,
+            statistic=Statistic.COUNT,
+            mechanism=mechanism,
+            currency=self._currency,
+            draw=draw,
+            keep=Measurement.to_bytes,
+        )
+        return measurement
+
+    def _charge(self, step: str, statistic: Statistic, mechanism: SparseVector) -> Operation:
+        _require_same(mechanism.sensitivity, self._histogram.protection.count_sensitivity.linf)
         return charge(
             self._ledger, self._lease, step=step, statistic=statistic, mechanism=mechanism, currency=self._currency
         )
+
+
+def _require_same(priced: Sensitivity | int, moved: Sensitivity | int) -> None:
+    """Raise unless noise is priced for how far a count of these rows moves."""
+    if priced != moved:
+        raise StepFailed("the noise is not for a count of these rows; report this")
