@@ -65,8 +65,9 @@ docs: .venv/development ## build the documentation into site/
 	@$(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html; to search as well, serve it: $(BIN)/python -m mkdocs serve"
 
-check: .venv/development data/clinic-visits.csv ## style, types, layers and the fast tests, in two minutes
+check: .venv/development data/clinic-visits.csv ## style, types, layers and the fast tests, in two minutes; prints what the code weighs
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types style fast
+	@$(BIN)/python -m tests.weight
 
 bench: .venv/development ## measure speed and accuracy (tables in ../shared/data)
 	@$(BIN)/python -m benchmarks.noise
