@@ -65,7 +65,7 @@ def test_of_candidates_without_rows_as_few_stand_out_as_promised(name: str) -> N
 @pytest.mark.parametrize("scale", [0.05, 0.15, 0.2, 0.3, 0.5, 0.8, 1.5, 1.99])
 @pytest.mark.parametrize("kind", [DiscreteLaplace, DiscreteGaussian, RoundedGaussian])
 def test_noise_that_is_almost_never_there_gets_no_more_false_finds(kind: type, scale: float) -> None:
-    mechanism = kind(**{"scale" if kind is DiscreteLaplace else "sigma": scale}, sensitivity=ONE)
+    mechanism = kind(scale=scale, sensitivity=ONE)
     candidates, levels = 10_000, 40
     least = threshold(candidates, noise=mechanism.standard_deviation, laplace=kind is DiscreteLaplace)
     drawn = mechanism.draw(np.zeros(candidates * levels, dtype=np.int64))
