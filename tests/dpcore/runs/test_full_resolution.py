@@ -25,7 +25,7 @@ from tests.conftest import Workspace
 SPEC = """\
 dataset: visits
 source: {path: costs.parquet}
-privacy: {unit: person, max_rows_per_unit: 2, neighbours: add-remove, epsilon: 20, delta: DELTA}
+privacy: {unit: person, max_rows_per_unit: 2, neighbours: add-remove, epsilon: 20, lose: 0.5, delta: DELTA}
 universe:
   sex: {type: categorical, values: [F, M]}
   cost: {type: number, min: 0, max: 1000, step: 0.01, missing: true, share: 0.1}
