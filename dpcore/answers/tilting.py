@@ -1,4 +1,4 @@
-"""Numbers of groups whose values are tilted within cells, and how uncertain that is (docs/decisions/0065).
+"""Numbers of groups whose values are tilted within cells, and how uncertain that is (docs/decisions/0044).
 
 Only the share of a group in each cell was measured. A released value is drawn from the distribution of the whole table within its cell, so the
 mean, sum or quantile of a group can be wrong even if all counts are right. `tilt` tells in which direction, and the rest is uncertain.
@@ -18,7 +18,7 @@ from dpcore.answers.tilt import EVENLY, STEEPEST, share_tilted, shift, slopes
 from dpcore.marginals.resolutions import Groups
 from dpcore.models.model import Weights
 
-# In standard deviations of a cell: how far the mean of a group lies from where the tilt puts it. Chosen on two tables: docs/decisions/0065
+# In standard deviations of a cell: how far the mean of a group lies from where the tilt puts it. Chosen on two tables: docs/decisions/0044
 OWN = 0.1  # in each cell of its own
 APART = 0.2  # in all cells alike, if the column was not measured together with those of the condition
 ALONE = 0.5  # if there is no cell before or after that would tell

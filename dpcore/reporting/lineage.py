@@ -4,7 +4,7 @@ A release of a session is made from the session's first release and its purchase
 release or, if the table is unchanged, publishes its measurements again. Figures compare a release with the table. Whoever sees only the last
 output sees a function of the answers of all these runs. Let y be the earlier output and M(D, y) the later one: for every fixed y, M(., y) keeps
 the promise of its own reservation, so both together cost the sum (adaptive composition). The promise of an output therefore counts all its runs
-(docs/decisions/0064).
+(docs/decisions/0057).
 """
 
 import re

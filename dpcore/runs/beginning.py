@@ -140,7 +140,7 @@ class Beginning:
         return {**self._prior.stated, "rows": strategy.prior.rows, "used": numbers.pop("taken"), **numbers}
 
     def warnings(self, strategy: Strategy) -> Iterator[str]:
-        """Warn of intervals whose replicates all start from the same rows, and so do not show their errors (docs/decisions/0064)."""
+        """Warn of intervals whose replicates all start from the same rows, and so do not show their errors (docs/decisions/0057)."""
         gate, prior = strategy.gate, self._prior
         if prior is not None and prior.release is not None and gate is not None and gate.taken:
             yield (

@@ -1,4 +1,4 @@
-"""Start from the dataset's newest release: its published rows are a prior, and the promise counts the runs behind them (docs/decisions/0064).
+"""Start from the dataset's newest release: its published rows are a prior, and the promise counts the runs behind them (docs/decisions/0057).
 
 Which release that is follows from the ledger and the folder of releases alone. A run is bound to it by its claim. When it is resumed, it starts
 from the same release, even if newer ones have been published since.

@@ -1,6 +1,6 @@
 """Go on from an earlier release of a table that the spec declares unchanged: its cells are taken over, and its measurements are evidence.
 
-The new release publishes these measurements again. So its promise counts all runs that they are from (docs/decisions/0072).
+The new release publishes these measurements again. So its promise counts all runs that they are from (docs/decisions/0057).
 """
 
 from typing import Any

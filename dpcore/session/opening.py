@@ -1,7 +1,7 @@
 """Open a session: reserve its budget, and buy the release that it begins with for a share of it.
 
 A session is a run of the ledger whose reservation stays open. Its claim names the run of the release that it began with. If the first release
-is to go on from an earlier one, the opener declares that the table is the same, as a spec does (docs/decisions/0072). Only `Session.open` buys
+is to go on from an earlier one, the opener declares that the table is the same, as a spec does (docs/decisions/0057). Only `Session.open` buys
 a first release. Everything else uses a session that was opened to its end.
 """
 

@@ -1,4 +1,4 @@
-"""Measurements of an earlier release of the same table: evidence beside what a strategy buys (docs/decisions/0072)."""
+"""Measurements of an earlier release of the same table: evidence beside what a strategy buys (docs/decisions/0057)."""
 
 import math
 from collections.abc import Iterator, Sequence
