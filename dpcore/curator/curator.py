@@ -140,7 +140,7 @@ class Curator:
         The score of candidate i is w_i (|x_i - e_i|_1 - t_i), with its weight w_i, the true counts x_i, the expected ones e_i and the
         tolerated error t_i: a whole number. All but x_i is public, so only x_i differs between neighbours. By the triangle inequality
         the score moves by at most w_i |x_i - x'_i|_1, and a marginal moves by at most the L1 sensitivity: no score moves by more than
-        the L1 sensitivity times the largest weight (docs/decisions/0015, 0063).
+        the L1 sensitivity times the largest weight (docs/decisions/0014, 0015).
         """
         return self._select(step, Statistic.MARGINAL_ERRORS, expected=expected, share=share, choose=_worst_marginal)
 

@@ -58,7 +58,7 @@ def currency_for(epsilon: float, *, delta: float, unit: str, neighbours: Neighbo
 
     At delta 0 that is pure epsilon. Above, Gaussian DP needs less noise than zCDP for every epsilon and delta, because its conversion is
     exact. But its noise has a largest width: if a small part of the budget would need more, the currency is zCDP, which has none
-    (docs/decisions/0040).
+    (docs/decisions/0008).
 
     >>> [currency_for(epsilon, delta=1e-9, unit="patient", neighbours=Neighbours.ADD_REMOVE).value for epsilon in (1.0, 0.1)]
     ['gdp', 'zcdp']

@@ -49,7 +49,7 @@ class _Measured:
 class Evidence:
     """Noisy marginals by their columns. Repeated measurements of a marginal are averaged, weighted by their precision.
 
-    The counts of an ordered column are smoothed (docs/decisions/0066). Those of a tree are not: it has no cells that only noise separates.
+    The counts of an ordered column are smoothed (docs/decisions/0016). Those of a tree are not: it has no cells that only noise separates.
 
     Args:
         orders: The ordered columns.

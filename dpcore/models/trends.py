@@ -2,7 +2,7 @@
 
 A fit that stops before it copies noise also weakens what many cells show only together: the error of each cell is below its noise, but all
 of them lean the same way. In a table of hospital stays, a correlation of 0.47 became 0.38, eight standard deviations away from its
-measurement (docs/decisions/0043). A trend is one number for each pair of columns: the sum of counts times the product of both standardized
+measurement (docs/decisions/0016). A trend is one number for each pair of columns: the sum of counts times the product of both standardized
 ranks. One number has little noise, so it can be fitted closely. The single columns keep their marginals.
 """
 

@@ -42,7 +42,7 @@ DENSE_CELLS = 1_000_000
 """Up to this many cells in the universe, a spec without a strategy may get the dense model; above, it gets the factored one."""
 
 PAIR_CELLS = 400
-"""So it does if most pairs of columns have more cells than this: noise would swamp them, unless cells are merged (docs/decisions/0042)."""
+"""So it does if most pairs of columns have more cells than this: noise would swamp them, unless cells are merged (docs/decisions/0006)."""
 
 USUALLY_LOST = 0.2
 """The largest share of the rows that may be dropped, unless the spec says otherwise."""

@@ -21,7 +21,7 @@ MOST_TOGETHER = 0.5  # and never more than this, if columns are combined at all
 ALL = 0.9
 MOST_ROUNDS = {False: 60, True: 20}  # that a strategy makes by default, without and with pure epsilon
 TYPICAL_CELLS = 400  # of a marginal that a round measures
-FEW_CELLS = 6  # with fewer in each column, pairs of columns say little; see docs/decisions/0074
+FEW_CELLS = 6  # with fewer in each column, pairs of columns say little; see docs/decisions/0039
 
 
 class Early(StrEnum):

@@ -32,14 +32,14 @@ ROUNDS, ROUNDS_POWER = 4.0, 0.3  # rounds = ROUNDS x (rows / noise of one margin
 WORTH_AGAIN = 0.05  # the least share of the budget for which the columns are measured again
 ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
 LADDER = (256, 128, 64, 32, 16, 8)  # each group of a coarser version has at least a 256th, a 128th, ... of the rows
-COARSEST = 2  # and of the coarsest, if every pair is to be measured, half of the spread: see docs/decisions/0076
+COARSEST = 2  # and of the coarsest, if every pair is to be measured, half of the spread: see docs/decisions/0014
 SMALLEST_START = 0.25  # the fraction of the model's size that is available at the start
-ROUND_TRIES = 6  # evaluations of the model in each round: see docs/decisions/0066
+ROUND_TRIES = 6  # evaluations of the model in each round: see docs/decisions/0016
 EARLIER_TRIES = 40  # evaluations for all measurements of an earlier release, before the first round
-MOST_COLUMNS = 3  # of a candidate, if not all can be measured: see docs/decisions/0042
+MOST_COLUMNS = 3  # of a candidate, if not all can be measured: see docs/decisions/0006
 TYPICAL_CELLS = 400  # the cells of a typical marginal that a round measures
 FEWER = 4  # each version of a column that is measured for its ranges has this many times fewer cells
-TOLERATED = 0.5  # of the expected noise of a marginal: about what the fit leaves of it, see docs/decisions/0063
+TOLERATED = 0.5  # of the expected noise of a marginal: about what the fit leaves of it, see docs/decisions/0014
 ABSOLUTE = math.sqrt(2 / math.pi)  # the mean absolute value of noise of standard deviation 1
 
 
@@ -464,7 +464,7 @@ def _first_shares(
 
     The noise of a marginal adds to the error of every workload marginal that contains it. The weighted sum of all noise is least if
     budgets are in proportion to (weight x cells)^(2/3), or to its root with Laplace noise. `later` is that quantity for each round. What
-    the rounds learn counts as well as noise, so many rounds limit what the columns get (docs/decisions/0063).
+    the rounds learn counts as well as noise, so many rounds limit what the columns get (docs/decisions/0014).
     """
     power = _power(pure=pure)
     parts = workload.weighted_parts()

@@ -14,7 +14,7 @@ from dpcore.marginals.workload import Axes
 from dpcore.models.evidence import LEAST_NOISE
 
 ABSOLUTE = math.sqrt(2 / math.pi)  # the mean absolute value of noise of standard deviation 1
-# Chosen on the tables of benchmarks/never_less.py and on Adult with seven columns, see docs/decisions/0042.
+# Chosen on the tables of benchmarks/never_less.py and on Adult with seven columns, see docs/decisions/0006.
 TOLERABLE = 1.15  # larger marginals are measured only if they make smaller ones at most this many times as noisy
 ORDER_WITHOUT_PARTS = 3  # marginals of more columns are measured only together with their parts
 FEWER_CELLS = 4  # and only if they have this many times fewer cells than others may have
