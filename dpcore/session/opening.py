@@ -36,7 +36,7 @@ FIRST_SHARE = 0.9
 """The share of a session's budget that buys its first release.
 
 A release answers questions about all columns at once, and a purchase hardly more than its own. So buying pays only for what the release
-knows too little about (docs/decisions/0062).
+knows too little about (docs/decisions/0048).
 """
 
 
