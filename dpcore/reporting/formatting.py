@@ -48,14 +48,15 @@ def up(number: float, *, places: int = 4) -> str:
 def down(number: float, *, places: int = 4) -> str:
     """Format a number for a table, rounded down to `places` decimal places. Floating-point errors below 1e-9 do not show.
 
-    >>> down(0.99996), down(0.99999999999), down(0.1)
-    ('0.9999', '1.0000', '0.1000')
+    >>> down(0.99996), down(0.99999999999), down(0.1), down(1e30)[-5:]
+    ('0.9999', '1.0000', '0.1000', '.0000')
     """
     return _column(Decimal(repr(round(number, 9))), places=places, rounding=ROUND_FLOOR)
 
 
 def _column(number: Decimal, *, places: int, rounding: str) -> str:
-    return f"{number.quantize(Decimal(1).scaleb(-places), rounding=rounding):f}"
+    digits = Context(prec=max(number.adjusted(), 0) + places + 2)
+    return f"{number.quantize(Decimal(1).scaleb(-places), rounding=rounding, context=digits):f}"
 
 
 def askable(account: Account, amount: int) -> float:

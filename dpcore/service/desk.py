@@ -54,7 +54,9 @@ class Desk:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="session")
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._waiting: Counter[str] = Counter()
-        self._answers: dict[Question, dict[str, Any]] = {}
+        self._answers: dict[
+            tuple[Question, str], dict[str, Any]
+        ] = {}  # by the analyst, too: prices say what each has left
 
     def open(self) -> None:
         """Join the session, and read its model and its table.
@@ -83,15 +85,15 @@ class Desk:
 
     async def price(self, question: Question, analyst: str) -> dict[str, Any]:
         """Return what an answer would cost now, and its expected half width. No data is touched."""
-        if question in self._answers:
-            return dict(self._answers[question]["price"])
+        if (question, analyst) in self._answers:
+            return dict(self._answers[question, analyst]["price"])
         price = await self._run(lambda session: session.price(**question.terms, payer=Payer(analyst)), analyst)
         return price.to_json()
 
     async def ask(self, question: Question, analyst: str, *, at_most: int | None) -> dict[str, Any]:
         """Answer a question, for the least price that its accuracy needs, and for no more than the analyst agrees to."""
-        if question in self._answers:
-            return self._answers[question]
+        if (question, analyst) in self._answers:
+            return self._answers[question, analyst]
 
         def answered(session: Session) -> dict[str, Any]:
             reply = session.ask(**question.terms, payer=Payer(analyst, at_most))
@@ -99,8 +101,10 @@ class Desk:
             return {"columns": columns, "rows": plain_rows(reply.table), "price": reply.price.to_json()}
 
         answer = await self._run(answered, analyst)
-        if answer["price"]["free"] and len(answer["rows"]) <= MOST_REMEMBERED_ROWS:
-            self._answers[question] = answer
+        if not answer["price"]["free"]:
+            self._answers.clear()  # less is left
+        elif len(answer["rows"]) <= MOST_REMEMBERED_ROWS:
+            self._answers[question, analyst] = answer
             if len(self._answers) > MOST_REMEMBERED:
                 del self._answers[next(iter(self._answers))]
         return answer

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dpcore.curator.curator
-import dpcore.mechanisms.bounded_sum
+import dpcore.mechanisms.bounded_rows
 import dpcore.tables.cluster.work
 import dpcore.tables.ingest.coding
 import dpcore.tables.ingest.records
@@ -339,10 +339,10 @@ def weights_not_clipped(patch: pytest.MonkeyPatch) -> None:
 
 
 def questions_keep_all_rows(patch: pytest.MonkeyPatch) -> None:
-    sums = dpcore.mechanisms.bounded_sum
-    kept = sums.bounded_rows
+    rows = dpcore.mechanisms.bounded_rows
+    kept = rows.bounded_rows
     patch.setattr(
-        sums,
+        rows,
         "bounded_rows",
         lambda *given, protection, **named: kept(*given, protection=replace(protection, rows_per_unit=9), **named),
     )

@@ -260,7 +260,7 @@ def test_a_shuffled_table_of_the_same_counts_finds_the_same_by_the_same_noise(
     """Nothing but noisy counts decides: without chance, equal counts lead the same way, whatever else differs in the tables."""
     spec = codes(("unit: person, max_rows_per_unit: 2", "unit: row"))
     workspace.open_account(epsilon=1000, unit="row")
-    monkeypatch.setattr("dpcore.mechanisms.gaussian.with_noise", lambda counts, **_: counts + 7)
+    monkeypatch.setattr("dpcore.mechanisms.noise.with_noise", lambda counts, **_: counts + 7)
     found = []
     for seed in (1, 2):
         rows = table(6000, seed=1)

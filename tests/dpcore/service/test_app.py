@@ -103,6 +103,21 @@ def test_a_bought_answer_costs_what_was_said_and_is_listed_for_its_analyst_only(
     verify_ledger()
 
 
+def test_a_free_answer_says_what_the_one_who_asks_has_left(served: Served) -> None:
+    def left(analyst: str) -> float:
+        return float(
+            served.send("/ask", {"query": ALL, "within": 500}, analyst=analyst).json()["price"]["epsilon_after"]
+        )
+
+    assert left("ada") > left("bob")
+    bought = {"query": GROUPED, "within": served.narrower(GROUPED)}
+    assert not served.send("/ask", bought, analyst="ada").json()["price"]["free"]
+    budgets = {
+        analyst: served.send("/budget", analyst=analyst).json()["epsilon"]["remaining"] for analyst in ("ada", "bob")
+    }
+    assert {analyst: left(analyst) for analyst in budgets} == pytest.approx(budgets)
+
+
 def test_nobody_pays_more_than_was_agreed_to(served: Served) -> None:
     question = {"query": GROUPED, "within": served.narrower(GROUPED)}
     price = served.send("/price", question).json()

@@ -24,7 +24,7 @@ PLACES = (
     "dpcore.tables.histogram:LocalHistogram.count",
     "dpcore.tables.histogram:Histogram.marginal",
     "dpcore.mechanisms.exponential:ExponentialMechanism.draw",
-    "dpcore.mechanisms.gaussian:DiscreteGaussian.draw",
+    "dpcore.mechanisms.noise:Noise.draw",
     "dpcore.ledger:Ledger.commit",
     "dpcore.release.publishing:_write_parquet",
     "flows.synthesize:publish_report",

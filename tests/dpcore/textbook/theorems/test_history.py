@@ -215,7 +215,6 @@ def test_at_delta_0_only_basic_composition_of_pure_steps_says_anything():
         (Step(losses=laplace_losses(0.1)), Theorem.BASIC, "only the losses"),
         (Step(epsilon=1e5, delta=0), Theorem.OPTIMAL, "at most"),
     ],
-    ids=str,
 )
 def test_a_theorem_that_does_not_apply_says_why(step, theorem, reason):
     finding = by_theorem(compare_theorems([step], delta=1e-6, adaptive=False))[theorem]
