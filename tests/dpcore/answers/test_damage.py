@@ -339,4 +339,4 @@ def test_a_reader_that_believes_any_manifest_is_caught(
     project: Path, undamaged: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manifests, "parsed_manifest", lambda written, _: json.loads(written))
-    assert "('privacy', 'made_from') KeyError" in wrong(project, undamaged, cases=0)
+    assert "('privacy', 'made_from') ValidationError" in wrong(project, undamaged, cases=0)
