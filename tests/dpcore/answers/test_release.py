@@ -87,7 +87,7 @@ def test_what_is_no_release_or_is_damaged_is_refused(kinds: Any, tmp_path: Path)
             **manifest,
             "universe": {**manifest["universe"], "sex": describe(Boolean())},
         },
-        "format in manifest": {},
+        "is not what dpflow writes": {},
     }
     for message, content in damaged.items():
         restate(copy, content)

@@ -99,7 +99,7 @@ def in_manifests(patch: pytest.MonkeyPatch) -> None:
 
 def in_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(dataset_folder, "release_id", lambda run_id, **_: f"20261118T072024Z-{run_id}")
-    for module in ("dpcore.runs.publication", "dpcore.session.publishing"):
+    for module in ("dpcore.runs.draft", "dpcore.session.publishing"):
         patch.setattr(f"{module}.release_id", dataset_folder.release_id)
 
 
