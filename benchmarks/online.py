@@ -106,7 +106,7 @@ class MemoryLedger:
         self.left -= amount
         if self.left < 0:
             raise AssertionError(f"step {step} exceeds the budget")
-        return SimpleNamespace(step=step, output=None)
+        return SimpleNamespace(step=step, output=None, amount=amount)
 
     def commit(self, operation: SimpleNamespace, output: bytes) -> None:
         """Keep an output."""

@@ -26,9 +26,9 @@ def test_a_small_run_reports_every_noise_scale_and_selection() -> None:
     result = json.loads(done.stdout)
     rows = [(row["noise"], row["scale"]) for row in result["noise"]]
     assert rows == [
-        *itertools.product(("laplace", "gaussian", "rounded-gaussian"), SCALES),
-        ("laplace", WIDE),
-        ("gaussian", WIDE),
+        *itertools.product(("discrete-laplace", "discrete-gaussian", "rounded-gaussian"), SCALES),
+        ("discrete-laplace", WIDE),
+        ("discrete-gaussian", WIDE),
     ]
     assert [row["noise"] for row in result["selections"]] == ["laplace", "exponential", "gumbel"]
     for row in result["noise"] + result["selections"]:

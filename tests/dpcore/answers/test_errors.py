@@ -43,11 +43,11 @@ def test_every_column_and_every_marginal_of_the_workload_is_listed_once(kinds: R
 
 
 def test_the_figures_are_those_of_an_answer(kinds: Release, listed: pa.Table) -> None:
-    asked = answer(kinds, "select sex, city, count(*) as n from release group by sex, city order by n")
-    found = of_columns(listed, "sex", "city").to_pandas().sort_values("count")
+    asked = answer(kinds, "select sex, city, count(*) as n from release group by sex, city")
+    found = of_columns(listed, "sex", "city").to_pandas()
     assert len(found) == len(asked) == 3 * 5
     for name, column in (("n", "count"), ("n_low", "low"), ("n_high", "high")):
-        assert np.allclose(asked[name].astype(float), found[column], atol=0.07)
+        assert np.allclose(np.sort(asked[name].astype(float)), np.sort(found[column]), atol=0.07)
     assert set(asked.n_basis) == set(found.basis)
     assert np.allclose(found.half_width, (found.high - found.low) / 2, atol=0.1)
     assert (found.expected_error < found.half_width).all()

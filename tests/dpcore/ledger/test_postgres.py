@@ -134,8 +134,8 @@ def test_whoever_froze_with_the_lock_is_let_go_of(postgres_url: str) -> None:
         interrupted(frozen, "COMMIT", lambda: measure(other))
         with pytest.raises(LedgerError, match="lost its connection"):
             frozen.charge(LEASE, step="frozen", amount=100, mechanism=MECHANISM)
-        assert frozen.balance("clinic").spent == 30
-        assert_sound(frozen)
+        assert other.balance("clinic").spent == 30
+        assert_sound(other)
 
 
 def test_a_forked_process_is_told_to_open_its_own(postgres_url: str) -> None:
