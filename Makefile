@@ -16,7 +16,7 @@ QUIET_PIP := --quiet --disable-pip-version-check -c constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types style fast check docs bench ui ui-stop clean
+.PHONY: help setup demo test campaign lint types style fast check docs bench ui ui-stop clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ demo: .venv/runtime data/clinic-visits.csv ## make a private synthetic release o
 
 test: .venv/development data/clinic-visits.csv ## run all tests
 	@TMPDIR=$${TMPDIR:-$(MEMORY)} $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+
+campaign: .venv/development data/clinic-visits.csv ## run the tests that have a long version, at length (an hour or more)
+	@TMPDIR=$${TMPDIR:-$(MEMORY)} DPFLOW_CAMPAIGN=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m campaign
 
 lint: types style ## check style, types, layers, and that noise has one source
 	@$(BIN)/python -m pytest -q tests/dpcore/test_randomness_search.py

@@ -11,6 +11,7 @@ import signal
 import tempfile
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,7 @@ from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.engine import EngineSpec
 from dpcore.spec.source import SourceSpec
 from dpcore.tables.cluster import connected
-from dpcore.tables.cluster.histogram import ClusterHistogram
-from dpcore.tables.cluster.records import ingest_on
+from dpcore.tables.cluster.engine import DaskEngine
 from dpcore.tables.histogram import Histogram, LocalHistogram
 from dpcore.tables.ingest import Coding, Draws, Source, ingest
 
@@ -69,12 +69,13 @@ def measure(source: Source) -> dict[str, Any]:
 
 def _on_cluster(source: Source, *, killing: bool) -> tuple[Counts, float, int]:
     with connected(EngineSpec(name="dask", workers=WORKERS)) as client:
+        engine = DaskEngine(EngineSpec(name="dask"), connect=lambda _: nullcontext(client))
         killed: list[int] = []
         begin = time.perf_counter()
         with _killer(client, killed, wanted=killing):
-            records = ingest_on(client, source, coding=CODING, draws=Draws.fresh())
+            records = engine.read(source, coding=CODING, draws=Draws.fresh())
         with _killer(client, killed, wanted=killing):
-            counts = _counts(ClusterHistogram(records, UNIVERSE))
+            counts = _counts(engine.count(records, UNIVERSE))
         return counts, time.perf_counter() - begin, len(killed)
 
 

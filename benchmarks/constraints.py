@@ -26,6 +26,7 @@ from dpcore.models import DenseModel
 from dpcore.models.factored import FactoredModel
 from dpcore.strategies import Adaptive, Column, Mwem, Strategy
 from dpcore.tables.ingest.violations import Rules
+from dpcore.tables.reading.encoding import encode_rows
 from dpcore.universe import Attribute, Categorical, Integer, Universe
 from dpcore.universe.constraints import Condition, Constraint, Implication, Violations
 
@@ -78,13 +79,11 @@ class BlindDense(DenseModel):
 
 def strategy_with(name: str, zeros: Zeros) -> Strategy:
     """Return a strategy for the columns of Adult."""
-    universe = Universe(ADULT)
     workload = Workload.all_of(attributes=len(ADULT), order=3)
+    columns = [Column(name, attribute.size, attribute.ordered) for name, attribute in ADULT.items()]
     if name == "adaptive":
-        columns = [Column(name, each.size, each.ordered) for name, each in ADULT.items()]
         return Adaptive(columns, workload, rounds=None, pure=False, model_mb=8.0, zeros=zeros)
-    orders = universe.orders
-    return Mwem(universe.names, universe.shape, workload, rounds=None, pure=False, orders=orders, zeros=zeros)
+    return Mwem(columns, workload, rounds=None, pure=False, zeros=zeros)
 
 
 def adult() -> tuple[Table, Table]:
@@ -95,8 +94,8 @@ def adult() -> tuple[Table, Table]:
     rules = Rules.of(universe)
     if rules is None:
         raise AssertionError("the benchmark has constraints")
-    every = [codes.astype(np.int64) for codes in universe.encode_rows(batch)[0]]
-    kept = [codes.astype(np.int64) for codes in universe.encode_rows(batch, read=rules.read(batch, universe))[0]]
+    every = [codes.astype(np.int64) for codes in encode_rows(universe, batch)[0]]
+    kept = [codes.astype(np.int64) for codes in encode_rows(universe, batch, read=rules.read(batch, universe))[0]]
     return Table("adult6", tuple(every), universe.shape), Table("adult6", tuple(kept), universe.shape)
 
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from benchmarks.coverage_cells import FEWEST, cells_of_pairs, single_values
 from dpcore.answers.direct import Measured
+from dpcore.answers.evaluate import Prepared
 from dpcore.answers.intervals import Interval, Intervals
-from dpcore.answers.merging import Merging
 from dpcore.answers.query import (
     All,
     Among,
@@ -34,6 +34,7 @@ from dpcore.answers.query import (
 from dpcore.answers.release import Release
 from dpcore.errors import UsageError
 from dpcore.models.fitting import Transcript
+from dpcore.tables.reading.encoding import encode_rows
 from dpcore.universe import Attribute, Integer
 from dpcore.universe import Number as NumberAttribute
 from dpcore.universe.leaves import Fine
@@ -121,12 +122,10 @@ def ask(  # noqa: PLR0913  all that a comparison depends on
         low, high = float(found.low[0]), float(found.high[0])
         controls, direct = {}, None
         if kind == "count":
-            merging = intervals.ensemble.merging(query)
-            controls = _controls(intervals, merging, asked, float(expected), left)
-            sums = measured.counts(merging, merging.form(asked))
-            direct = (
-                None if sums is None or not np.isfinite(sums.variances[0]) else NORMAL * math.sqrt(sums.variances[0])
-            )
+            prepared = intervals.ensemble.prepared(query)
+            controls = _controls(intervals, prepared, asked, float(expected), left)
+            sums = measured.counts(prepared, prepared.form(asked))
+            direct = NORMAL * math.sqrt(sums.variances[0])
         slack = 1e-9 * max(1.0, abs(expected))
         covered = low - slack <= expected <= high + slack
         records.append(
@@ -185,14 +184,14 @@ def _is_within(release: Release, intervals: Intervals, query: Query, asked: Numb
     if isinstance(asked, Count) or not isinstance(asked, Mean | Sum | Quantile):
         return False
     attribute = release.universe.attributes[release.universe.names[asked.column]]
-    return isinstance(attribute, Fine) and len(intervals.ensemble.merging(query).rows(asked).axes) > 1
+    return isinstance(attribute, Fine) and len(intervals.ensemble.prepared(query).rows(asked).axes) > 1
 
 
 def _controls(
-    intervals: Intervals, merging: Merging, asked: Number, truth: float, left: "LeftOut | None"
+    intervals: Intervals, prepared: Prepared, asked: Number, truth: float, left: "LeftOut | None"
 ) -> dict[str, bool]:
     """Return whether the intervals of other methods contain the truth."""
-    values, every = intervals.ensemble.evaluated(merging)
+    values, every = intervals.ensemble.evaluated(prepared)
     value, differences = float(values[asked][0]), every[asked][:, 0]
     deviation, bias = float(differences.std(ddof=1)), float(differences.mean())
     controls = {
@@ -210,7 +209,9 @@ class Truth:
     def __init__(self, release: Release, frame: pd.DataFrame) -> None:
         self._attributes = list(release.universe.attributes.values())
         self._names = release.universe.names
-        codes, kept = release.universe.encode_rows(pa.Table.from_pandas(frame[list(self._names)], preserve_index=False))
+        codes, kept = encode_rows(
+            release.universe, pa.Table.from_pandas(frame[list(self._names)], preserve_index=False)
+        )
         self._codes = [np.asarray(each) for each in codes]
         self.frame = frame[kept]
         self._numeric = [

@@ -5,7 +5,7 @@ marginal is computed once for all counts over the same columns.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from benchmarks.coverage_questions import cells_condition, question_cells
 from dpcore.answers.query import All, Condition
-from dpcore.answers.usual import counted
 from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
+from dpcore.models.projection import contracted
+from dpcore.tables.reading.encoding import encode_rows
 from dpcore.universe import Universe
 
 POOLS = {"zipf": 3000, "dashboard": 1000}
@@ -63,7 +64,7 @@ class Stream:
     def answered(self, marginal: Callable[[Axes], Weights]) -> dict[int, float]:
         """Answer all counts from the marginals of a model."""
         known = {axes: marginal(axes) for axes in self.sets}
-        return {place: counted(known[self.pool[place].axes], self.pool[place].cells) for place in self.distinct}
+        return {place: _counted(known[self.pool[place].axes], self.pool[place].cells) for place in self.distinct}
 
 
 def stream(universe: Universe, codes: Codes, *, workload: str, count: int, seed: int) -> Stream:
@@ -86,7 +87,7 @@ def stream(universe: Universe, codes: Codes, *, workload: str, count: int, seed:
         parts, cells = tuple(each for each, _ in chosen), tuple(each for _, each in chosen)
         name = repr(parts)
         if name not in pool:
-            pool[name] = Asked(All(parts), axes, cells, counted(true(axes), cells))
+            pool[name] = Asked(All(parts), axes, cells, _counted(true(axes), cells))
     weights = 1 / np.arange(1, len(pool) + 1)
     return Stream(list(pool.values()), rng.choice(len(pool), count, p=weights / weights.sum()))
 
@@ -94,7 +95,12 @@ def stream(universe: Universe, codes: Codes, *, workload: str, count: int, seed:
 def coded(universe: Universe, frame: pd.DataFrame) -> Codes:
     """Return the cell of each row in each column."""
     table = pa.Table.from_pandas(frame[list(universe.names)], preserve_index=False)
-    return [np.asarray(each, dtype=np.int64) for each in universe.encode_rows(table)[0]]
+    return [np.asarray(each, dtype=np.int64) for each in encode_rows(universe, table)[0]]
+
+
+def _counted(array: Weights, cells: Sequence[Weights]) -> float:
+    """Return the sum of a marginal over chosen cells of each column."""
+    return float(contracted(array, [each[:, None] for each in cells]).item())
 
 
 class Marginals:

@@ -25,6 +25,7 @@ from benchmarks.tables import SPECS, shared_data
 from dpcore.models.start import PublicRows
 from dpcore.spec import Declaration, load_spec
 from dpcore.strategies import strategy_for
+from dpcore.tables.reading.encoding import encode_rows
 
 KINDS = ("none", "latest", "shuffled")
 
@@ -51,7 +52,7 @@ def months_of(declaration: Declaration) -> list[Table]:
     for year, month in MONTHS:
         rows = plays.loc[(day.year == year) & (day.month == month), list(universe.names)]
         batches = pa.Table.from_pandas(rows, preserve_index=False).combine_chunks().to_batches()
-        coded = [universe.encode_rows(batch)[0] for batch in batches]
+        coded = [encode_rows(universe, batch)[0] for batch in batches]
         codes = tuple(np.concatenate(each).astype(np.int64) for each in zip(*coded, strict=True))
         found.append(Table(f"{year}-{month:02}", codes, sizes))
     return found

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.simulated import SeededCurator, Table, release
 from dpcore.privacy.accounting import Currency
-from dpcore.spec.load import Declaration, declare
+from dpcore.spec.declaration import Declaration, declare
 from dpcore.spec.release import ReleaseSpec
 from dpcore.strategies import strategy_for
 from dpcore.universe import Universe

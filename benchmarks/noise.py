@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
+from dpcore.mechanisms.exponential import Flavour, ReportNoisyMax
 from dpcore.mechanisms.sampling.inversion import has_table, inversion_table
 from dpcore.mechanisms.sampling.noise import integer_noise
 from dpcore.mechanisms.sampling.thresholds import Shape
@@ -48,7 +48,7 @@ def main() -> None:
     oracle = Oracle()
     cases = [*itertools.product(Shape, SCALES), (Shape.LAPLACE, WIDE), (Shape.GAUSSIAN, WIDE)]
     noise = [_noise(shape, scale, arguments, oracle) for shape, scale in cases]
-    selections = [_selection(kind, arguments, oracle) for kind in MaxNoise]
+    selections = [_selection(kind, arguments, oracle) for kind in Flavour]
     result = {"clock": "cpu", **vars(arguments), "bars": BARS, "noise": noise, "selections": selections}
     del result["json"]
     result |= verdict(noise, selections)
@@ -76,10 +76,10 @@ class Oracle:
             return dp.m.make_gaussian(self._vectors, dp.l2_distance(T="i64"), scale=scale)
         return None
 
-    def selection(self, kind: MaxNoise, scale: float) -> Callable[[Any], Any] | None:
+    def selection(self, kind: Flavour, scale: float) -> Callable[[Any], Any] | None:
         """Return a measurement that selects among scores, if OpenDP has one."""
         dp = self._dp
-        measures = {MaxNoise.GUMBEL: dp.zero_concentrated_divergence, MaxNoise.EXPONENTIAL: dp.max_divergence}
+        measures = {Flavour.GUMBEL: dp.zero_concentrated_divergence, Flavour.PERMUTE_AND_FLIP: dp.max_divergence}
         if kind not in measures:
             return None
         return dp.m.make_noisy_max(self._vectors, dp.linf_distance(T="i64"), measures[kind](), scale=scale)
@@ -111,11 +111,11 @@ def _noise(shape: Shape, scale: float, arguments: argparse.Namespace, oracle: Or
     }
 
 
-def _selection(kind: MaxNoise, arguments: argparse.Namespace, oracle: Oracle) -> dict[str, Any]:
+def _selection(kind: Flavour, arguments: argparse.Namespace, oracle: Oracle) -> dict[str, Any]:
     generator = np.random.default_rng()
     scores = generator.integers(0, 1000, arguments.candidates)
     scale = 2 / EPSILON
-    ours = ReportNoisyMax(epsilon=EPSILON, sensitivity=1, noise=kind, monotone=False)
+    ours = ReportNoisyMax(epsilon=EPSILON, sensitivity=1, flavour=kind, monotone=False)
     exact = oracle.selection(kind, scale)
     ours.draw(scores)  # builds its table, if it has one
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.overhead_runs import SIZES, Bench, cpu_seconds
-from tests.flows.stack import Stack, kept_stack
+from tests.flows.stack import Stack, started_stack
 
 BAR = 12.0
 """The most that a task may cost, in milliseconds of client CPU beyond the step itself."""
@@ -91,9 +91,8 @@ def seconds_to_running(starts: int) -> dict[str, float]:
     """Start everything as `dpflow ui` does, submit runs one after another, and return the medians of their waits."""
     with (
         tempfile.TemporaryDirectory(prefix="dpflow-start-") as folder,
-        contextlib.contextmanager(kept_stack)(Path(folder) / "stack", more=AS_SERVED) as stack,
+        started_stack(Path(folder) / "stack", more=AS_SERVED) as stack,
     ):
-        stack.ui()
         waits = [_wait(stack) for _ in range(starts)]
     found, process = (statistics.median(times) for times in zip(*waits, strict=True))
     return {

@@ -17,7 +17,7 @@ from benchmarks.tables import load
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Workload
 from dpcore.models.start import PublicRows
-from dpcore.strategies import Mwem
+from dpcore.strategies import Column, Mwem
 
 ROWS = 10_000
 AT_MOST = {("public", 0.1): 0.75, ("biased", 0.1): 1.02, ("public", 1.0): 1.02, ("biased", 1.0): 1.02}
@@ -47,7 +47,8 @@ def public_rows(table: Table, *, rows: int, biased: bool, seed: int) -> PublicRo
 def error(table: Table, names: list[str], *, kind: str | None, epsilon: float, seed: int) -> float:
     """Return the error of the 3-way marginals of a release with a kind of prior; None for no prior."""
     workload = Workload.all_of(attributes=len(names), order=3)
-    strategy = (PseudoMeasured if kind == "pseudo" else Mwem)(names, table.sizes, workload, rounds=None, pure=False)
+    columns = [Column(name, size, ordered=False) for name, size in zip(names, table.sizes, strict=True)]
+    strategy = (PseudoMeasured if kind == "pseudo" else Mwem)(columns, workload, rounds=None, pure=False)
     if kind is not None:
         strategy.prior = public_rows(table, rows=ROWS, biased=kind != "public", seed=seed)
     curator = SeededCurator(table, epsilon=epsilon, delta=1e-9, currency=None, seed=seed)

@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from dpcore.spec import load_spec
+from dpcore.tables.reading.encoding import encode_rows
 from dpcore.universe import Universe
 
 SPECS = Path(__file__).parent / "specs"
@@ -36,7 +37,7 @@ class BenchmarkTable:
 
     def coded(self, rows: pa.Table) -> pd.DataFrame:
         """Return the codes of rows in the original's schema, such as synthetic rows."""
-        codes, kept = self.universe.encode_rows(rows)
+        codes, kept = encode_rows(self.universe, rows)
         if not kept.all():
             sys.exit(f"benchmarks: {self.name} has rows outside its declared universe; correct {self.name}.yaml")
         return pd.DataFrame(dict(zip(self.universe.names, codes, strict=True))).astype("int64")

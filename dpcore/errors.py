@@ -6,15 +6,6 @@ Messages contain only public numbers and names: never a value of the data, and n
 from functools import partial
 
 
-def is_unicode(text: str) -> bool:
-    r"""Return whether a text can be written as UTF-8. A lone surrogate cannot: JSON and command lines may hold one.
-
-    >>> is_unicode("naïve"), is_unicode("\ud800")
-    (True, False)
-    """
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
 class DpflowError(Exception):
     """The base class of all errors. Their messages are safe to show, log and store anywhere."""
 

@@ -85,10 +85,10 @@ class ObjectPath:
         objects: list[str] = []
         with self._errors():
             key = self._key.strip("/")
-            for each in self._store.ls(self._key, detail=True):
-                found = str(each["name"]).strip("/")
-                if found != key:  # some stores have empty objects in the place of folders
-                    (folders if each["type"] == "directory" else objects).append(found.rpartition("/")[2])
+            for entry in self._store.ls(self._key, detail=True):
+                path = str(entry["name"]).strip("/")
+                if path != key:  # some stores have empty objects in the place of folders
+                    (folders if entry["type"] == "directory" else objects).append(path.rpartition("/")[2])
         return folders, objects
 
     def iterdir(self) -> Iterator["ObjectPath"]:
@@ -99,10 +99,10 @@ class ObjectPath:
     def size(self) -> int:
         """Return the number of bytes of an object."""
         with self._errors():
-            found = self._store.info(self._key)
-        if found["type"] != "file":
+            status = self._store.info(self._key)
+        if status["type"] != "file":
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.address)
-        return int(found["size"])
+        return int(status["size"])
 
     def open(self) -> BufferedRandom:
         """Copy an object to a temporary file, which is removed when it is closed, and open that."""

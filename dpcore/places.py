@@ -222,7 +222,9 @@ def _is_folder(path: Path) -> bool:
 
 def _require_no_other_thing(start: Path) -> None:
     """Raise if the nearest `.dpflow` is a file or a broken link: any other ledger would be another budget."""
-    nearest = next((path for path in (each / NAME for each in (start, *start.parents)) if os.path.lexists(path)), None)
+    nearest = next(
+        (path for path in (folder / NAME for folder in (start, *start.parents)) if os.path.lexists(path)), None
+    )
     if nearest is not None and not _is_folder(nearest):
         raise UsageError(
             f"{nearest} is a file or a broken link, so the ledger is unknown; put the folder back, remove the file or link, "

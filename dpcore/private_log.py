@@ -61,7 +61,7 @@ def output_taken() -> Iterator[None]:
     streams = (sys.stdout, sys.stderr)
     for stream in streams:
         stream.flush()
-    kept = [os.dup(descriptor) for descriptor in (1, 2)]
+    saved = [os.dup(descriptor) for descriptor in (1, 2)]
     try:
         for descriptor in (1, 2):
             os.dup2(log, descriptor)
@@ -69,9 +69,9 @@ def output_taken() -> Iterator[None]:
     finally:
         for stream in streams:
             stream.flush()
-        for descriptor, before in zip((1, 2), kept, strict=True):
+        for descriptor, before in zip((1, 2), saved, strict=True):
             os.dup2(before, descriptor)
-        for descriptor in (log, *kept):
+        for descriptor in (log, *saved):
             os.close(descriptor)
 
 

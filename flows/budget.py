@@ -13,33 +13,32 @@ from flows.tasks.guard import private_flow, private_task
 progress = logging.getLogger("dpcore.progress")
 
 
-class Found:
+class Accounts:
     """The accounts by name, and the identity of their ledger. Not a dataclass: Prefect would walk through every run of every account."""
 
-    def __init__(self, found: Overview) -> None:
-        self.ledger = found.ledger
-        self.accounts: dict[str, AccountOverview] = {each.account.name: each for each in found.accounts}
+    def __init__(self, read: Overview) -> None:
+        self.ledger = read.ledger
+        self.by_name: dict[str, AccountOverview] = {summary.account.name: summary for summary in read.accounts}
 
 
 @private_task(name="look")
-def look(account: str) -> Found:
+def look(account: str) -> Accounts:
     """Read one account of the ledger, or all of them."""
-    return Found(overview.look(account or None))
+    return Accounts(overview.look(account or None))
 
 
 @private_task(name="page", task_run_name="{account}/page")
-def write_page(found: Found, account: str) -> None:
+def write_page(accounts: Accounts, account: str) -> None:
     """Write the page of an account if something has changed."""
-    written = publish_account(found.accounts[account])
+    written = publish_account(accounts.by_name[account])
     progress.info("account %s: %s", account, "page written" if written else "nothing has changed since its last page")
 
 
 @private_task(name="announce", task_run_name="{account}/announce")
-def announce_use(found: Found, account: str) -> None:
+def announce_use(accounts: Accounts, account: str) -> None:
     """Report how much of an account is used."""
-    each = found.accounts[account]
-    _, balance = each.most_used
-    announce(each.account, balance, ledger=found.ledger)
+    summary = accounts.by_name[account]
+    announce(summary.account, summary.most_used[1], ledger=accounts.ledger)
 
 
 def _run_name() -> str:
@@ -53,7 +52,7 @@ def budget(account: str = "") -> None:
     Args:
         account: The account whose page is updated. Empty: all accounts.
     """
-    found = look(account.strip())
-    for name in found.accounts:
-        write_page(found, name)
-        announce_use(found, name)
+    accounts = look(account.strip())
+    for name in accounts.by_name:
+        write_page(accounts, name)
+        announce_use(accounts, name)

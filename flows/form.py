@@ -15,16 +15,15 @@ from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from dpcore.session.questions import MOST_QUERIES
-from dpcore.spec.release import NAME
+from dpcore.spec.advice import MOST_DELTA
+from dpcore.spec.parts import NAME
+from dpcore.spec.release import MOST_ROWS, STRATEGIES
+from dpcore.spec.workload import MOST_COLUMNS
 from dpcore.steward.registry import registered_names
 from flows.prefect_compat import ParameterSchema, parameter_schema
 
 MOST_EPSILON = 100.0
-MOST_DELTA = 1e-3
-MOST_ROWS = 10**9
-MOST_COLUMNS = 8
 MOST_NOTE = 500
-MOST_QUERY = 10_000
 
 AS_DECLARED = "as declared"
 
@@ -92,11 +91,11 @@ WorkloadSize = Annotated[
 StrategyName = Annotated[
     Literal["adaptive", "mwem", "pmw"] | None,
     BeforeValidator(_none_if_as_declared),
-    _FieldSchema({"type": "string", "enum": [AS_DECLARED, "adaptive", "mwem", "pmw"], "default": AS_DECLARED}),
+    _FieldSchema({"type": "string", "enum": [AS_DECLARED, *STRATEGIES], "default": AS_DECLARED}),
 ]
 Note = Annotated[str, Field(max_length=MOST_NOTE)]
 Queries = Annotated[
-    list[Annotated[str, Field(min_length=1, max_length=MOST_QUERY)]], Field(min_length=1, max_length=MOST_QUERIES)
+    list[Annotated[str, Field(min_length=1, max_length=10_000)]], Field(min_length=1, max_length=MOST_QUERIES)
 ]
 WithinText = Annotated[str, Field(min_length=1, max_length=20)]
 Level = Annotated[float, Field(gt=0, lt=1)]

@@ -57,9 +57,9 @@ TASKS = (
 @private_task(name="report")
 def report(run_id: str, outcome: Outcome, note: str) -> Outcome:
     """Write the pages of the run, and announce its release to automations."""
-    found = opened(run_id).report()
-    publish_report(found, note=note)
-    announce_release(found)
+    finished = opened(run_id).report()
+    publish_report(finished, note=note)
+    announce_release(finished)
     return outcome
 
 
@@ -120,7 +120,7 @@ def make_release(declaration: Declaration, *, resume: str | None, as_of: date | 
     )
     with open_run(run):
         watch = Watch(run)
-        outcome = in_order(run, lambda step, *given: TASKS[step](*given), after_learning=watch.update)
+        outcome = in_order(run, lambda step, *arguments: TASKS[step](*arguments), after_learning=watch.update)
         watch.finish()
         return report(run.run_id, outcome, note)
 

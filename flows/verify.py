@@ -9,9 +9,9 @@ from dpcore import load_spec
 from dpcore.errors import DpflowError, LedgerDamaged, SpecError, UsageError
 from dpcore.object_store import AnyPath
 from dpcore.release.integrity import access_errors, is_folder
+from dpcore.reporting.markdown import page, plain, table
 from dpcore.steward.registry import registered, registered_names
 from dpcore.steward.verify import verify_ledger
-from flows.pages.markdown import page, plain, table
 from flows.tasks.guard import private_flow, private_task
 
 KEY = "verify"
@@ -30,9 +30,8 @@ def check_ledger(releases: list[AnyPath]) -> Any:
 
 
 @private_task(name="page")
-def write_page(text: str, about: Any) -> None:
-    """Write the result page. Passing `about`, the result of the task before, makes Prefect draw the page after that task."""
-    del about
+def write_page(text: str, _before: Any) -> None:
+    """Write the result page. Passing the result of the task before makes Prefect draw the page after that task."""
     create_markdown_artifact(text, key=KEY, description="The result of verifying the ledger")
 
 
@@ -40,15 +39,15 @@ def write_page(text: str, about: Any) -> None:
 def verify() -> None:
     """Check every hash, price, sum and output in the ledger, and every release of the registered specs against it."""
     folders, unread = find_folders()
-    found: Any = folders
+    before: Any = folders
     damage = None
     try:
-        found = check_ledger(folders)
-        text = sound_page(found, unread=unread)
+        before = verified = check_ledger(folders)
+        text = sound_page(verified, unread=unread)
     except LedgerDamaged as error:
         damage, text = error, damaged_page(str(error))
     try:
-        write_page(text, found)
+        write_page(text, before)
     except DpflowError:
         if damage is None:
             raise
@@ -73,18 +72,7 @@ def release_folders() -> tuple[list[AnyPath], list[str]]:
 
 def sound_page(verified: Any, *, unread: Sequence[str]) -> str:
     """Return the page of a ledger that passed every check."""
-    rows = [
-        ["events", f"{verified.events:,}", "each hash follows from the one before"],
-        ["runs", f"{verified.runs:,}", "each sum follows from the events"],
-        ["operations", f"{verified.operations:,}", "each price follows from its mechanism"],
-        ["outputs", f"{verified.outputs:,}", "each matches its commitment"],
-        ["manifests", f"{verified.manifests:,}", "each names a head of this ledger and the promise of its run"],
-    ]
-    rows.append(["files", f"{verified.files:,}", "each file of these releases is as published"])
-    if verified.withdrawn:
-        rows.append(
-            ["withdrawn releases", f"{verified.withdrawn:,}", "each as recorded: without data, with its reason"]
-        )
+    rows = [[what, f"{number:,}", claim] for what, number, claim in verified.claims]
     if verified.absent:
         rows.append(["releases not found here", f"{verified.absent:,}", "not checked"])
     if verified.others:

@@ -17,15 +17,17 @@ from hypothesis import settings
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
+from tests.campaign import CAMPAIGN
 from tests.fixed_draws import pytest_runtest_setup  # noqa: F401  a hook
 from tests.postgres import postgres_for_prefect, postgres_server  # noqa: F401  fixtures for all tests
 from tests.rough_models import rough_models  # noqa: F401  likewise
 from tests.schedule import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401  hooks
 
 # The same examples on every machine, without a deadline: benchmarks measure speed, tests do not.
-settings.register_profile("dpflow", deadline=None, derandomize=True)
-settings.register_profile("quick", parent=settings.get_profile("dpflow"), max_examples=25)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dpflow"))
+settings.register_profile("dpflow", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("quick", parent=settings.get_profile("dpflow"), max_examples=15)
+settings.register_profile("campaign", parent=settings.get_profile("dpflow"), max_examples=400)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "campaign" if CAMPAIGN else "dpflow"))
 
 
 def pytest_configure() -> None:

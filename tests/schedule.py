@@ -12,8 +12,9 @@ STACK = (
     "tests/browser/test_release_in_prefect.py",
     "tests/flows/tasks/test_approval.py",
     "tests/flows/server/test_password.py",
+    "tests/flows/cli/test_ui.py",
 )
-"""The files with tests that share one installation, started by `dpflow ui`."""
+"""The files with tests that share one installation, started by `dpflow ui`. The last one kills its programs."""
 
 FAULTS = (
     "tests/faults/flows/test_shared_ledger.py",
@@ -41,18 +42,22 @@ PARTS = (
     "tests/flows/tasks/test_guard.py",
     "tests/flows/tasks/test_private_task.py",
     "tests/flows/tasks/test_refusals.py",
+    "tests/benchmarks/test_overhead.py",
 )
 """The files with tests that share one quiet Prefect server, in two halves."""
 
+TUTORIAL = ("tests/docs/test_tutorial.py", "tests/docs/test_readme.py")
+SAMPLE = ("tests/docs/test_notebook.py", "tests/data/test_sample_release.py")
+"""The files with tests that share a release of the sample table."""
+
 LONGEST = (
-    "tests/flows/cli/test_ui.py",
     *STACK,
     *FAULTS,
     *PARTS,
     # The next four are given out at once, to wait behind the first four: short ones.
     "tests/dpcore/runs/test_person_level.py",
     "tests/power/test_6_noninterference.py",
-    "tests/docs/test_notebook.py",
+    *SAMPLE,
     "tests/dpcore/ledger/test_tampering.py",
     "tests/faults/flows/test_canary.py",
     "tests/dpcore/runs/test_synthesis.py",
@@ -64,16 +69,15 @@ LONGEST = (
     "tests/dpcore/tables/cluster/test_cluster.py",
     "tests/dpcore/ledger/test_catalogue.py",
     "tests/dpcore/ledger/test_postgres.py",
-    "tests/docs/test_tutorial.py",
+    *TUTORIAL,
     "tests/docs/test_site.py",
-    "tests/power/test_4_one_run.py",
-    "tests/power/test_3_selections.py",
     "tests/browser/test_earlier_program.py",
     "tests/dpcore/strategies/test_adaptive_edges.py",
     "tests/dpcore/runs/test_synthesis_adaptive_edges.py",
     "tests/dpcore/audit/test_whole_run.py",
 )
-TOGETHER = {file: group for group in (STACK, FAULTS, PARTS) for file in group}
+GROUPS = (STACK, FAULTS, PARTS, TUTORIAL, SAMPLE)
+TOGETHER = {file: group for group in GROUPS for file in group}
 
 
 def file_of(nodeid: str) -> str:

@@ -48,9 +48,9 @@ def a_unit_more(patch: pytest.MonkeyPatch) -> None:
 def wider_intervals(patch: pytest.MonkeyPatch) -> None:
     framed = answer.framed
 
-    def wider(prepared: Any, found: Mapping[Any, Any], **more: Any) -> Any:
+    def wider(prepared: Any, found: Mapping[Any, Any], *more: Any) -> Any:
         ends = {number: replace(each, low=each.low - 0.01 * (each.value - each.low)) for number, each in found.items()}
-        return framed(prepared, ends, **more)
+        return framed(prepared, ends, *more)
 
     patch.setattr(answer, "framed", wider)
 

@@ -1,17 +1,20 @@
 """Answer a question about a release as a table."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from dpcore.answers.cells import Column
 from dpcore.answers.evaluate import Prepared
 from dpcore.answers.intervals import Interval, Intervals, checked_level
-from dpcore.answers.query import All, Always, AnyOf, KeyOf, Not, Number, Order, Output, Quantile, Query
+from dpcore.answers.query import COMPARISONS, All, Always, AnyOf, KeyOf, Not, Number, Order, Quantile, Query
 from dpcore.answers.release import Release, open_release
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
@@ -64,75 +67,79 @@ def answer(release: "str | Path | Release | Series", query: str, *, level: float
     return frame
 
 
-def frame_of(prepared: Prepared, found: Mapping[Number, Interval]) -> pd.DataFrame:
+def frame_of(prepared: Prepared, intervals: Mapping[Number, Interval]) -> pd.DataFrame:
     """Return the numbers of a query as a table: its columns, filtered, sorted and limited."""
-    return framed(prepared, found, keys=key_columns(prepared), highs=high_columns(prepared))
+    return framed(prepared.query, intervals, groups_of(prepared), prepared.column)
 
 
-class Asked(Protocol):
-    """A query with its number of groups, and how the days and moments of its columns are shown."""
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The groups of a query.
 
-    @property
-    def query(self) -> Query: ...  # noqa: D102
+    Attributes:
+        keys: The value of each key in every group.
+        highs: The end of its interval.
+        possible: Which groups can have rows.
+    """
 
-    @property
-    def groups(self) -> int: ...  # noqa: D102
+    keys: list[list[Any]]
+    highs: list[list[Any]]
+    possible: npt.NDArray[np.bool_]
 
-    @property
-    def possible(self) -> npt.NDArray[np.bool_]: ...  # noqa: D102
 
-    def is_moment(self, column: int) -> bool: ...  # noqa: D102
-
-    def moments(self, column: int, places: Weights) -> npt.NDArray[np.datetime64]: ...  # noqa: D102
+def groups_of(prepared: Prepared) -> Groups:
+    """Return the groups of a query that was made ready."""
+    codes = np.unravel_index(np.arange(prepared.groups), prepared.shape) if prepared.keys else ()
+    pairs = [(keys, at.tolist()) for keys, at in zip(prepared.keys, codes, strict=True)]
+    return Groups(
+        [[keys.values[code] for code in at] for keys, at in pairs],
+        [[keys.highs[code] for code in at] for keys, at in pairs],
+        prepared.possible,
+    )
 
 
 def framed(
-    prepared: Asked, found: Mapping[Number, Interval], *, keys: Sequence[list[Any]], highs: Sequence[list[Any]]
+    query: Query, intervals: Mapping[Number, Interval], groups: Groups, column: Callable[[int], Column]
 ) -> pd.DataFrame:
-    """Return the numbers of a query as a table, given the value of each key in every group, and the end of its interval."""
-    query = prepared.query
-    numbers = {number: each.value for number, each in found.items()}
-    rows = shown_groups(prepared, numbers, keys)
+    """Return the numbers of a query as a table.
+
+    Args:
+        query: The query.
+        intervals: Its numbers.
+        groups: Its groups.
+        column: Returns a column by its position.
+    """
+    rows = _shown_groups(query, {number: interval.value for number, interval in intervals.items()}, groups)
     columns: dict[str, Any] = {}
     for output in query.outputs:
         if isinstance(output.value, KeyOf):
-            key = query.keys[output.value.position]
-            columns[output.name] = _series([keys[output.value.position][row] for row in rows])
+            key, at = query.keys[output.value.position], output.value.position
+            columns[output.name] = _series([groups.keys[at][row] for row in rows])
             if key.high is not None:
-                columns[key.high] = _series([highs[output.value.position][row] for row in rows])
+                columns[key.high] = _series([groups.highs[at][row] for row in rows])
         else:
-            columns |= _with_ends(prepared, output, found[output.value], rows, taken=columns)
+            with_ends = _with_ends(output.name, output.value, intervals[output.value], rows, column)
+            if twice := [name for name in with_ends if name in columns]:
+                raise UsageError(
+                    f"two columns of the answer would be called {one_line(twice[0])}; rename one, such as with `as n`"
+                )
+            columns |= with_ends
     return pd.DataFrame(columns, index=pd.RangeIndex(len(rows)))
 
 
 def _with_ends(
-    prepared: Asked, output: Output, found: Interval, rows: list[int], *, taken: Mapping[str, Any]
+    name: str, number: Number, interval: Interval, rows: list[int], column: Callable[[int], Column]
 ) -> dict[str, Any]:
-    """Return the columns of a number: the number itself, the ends of its interval, and its basis."""
-    named = dict(zip(("", _LOW, _HIGH), (found.value, found.low, found.high), strict=True))
-    columns = {output.name + ending: _shown(prepared, output.value, values[rows]) for ending, values in named.items()}
-    bases = found.bases
-    columns[output.name + _BASIS] = pd.Series([str(bases[row]) for row in rows], dtype=object)
-    if twice := [name for name in columns if name in taken]:
-        raise UsageError(
-            f"two columns of the answer would be called {one_line(twice[0])}; rename one, such as with `as n`"
-        )
-    return columns
-
-
-def key_columns(prepared: Prepared) -> list[list[Any]]:
-    """Return the value of each key in every group."""
-    return [_spread_out(prepared, at, keys.values) for at, keys in enumerate(prepared.keys)]
-
-
-def high_columns(prepared: Prepared) -> list[list[Any]]:
-    """Return the end of the interval of each key in every group."""
-    return [_spread_out(prepared, at, keys.highs) for at, keys in enumerate(prepared.keys)]
-
-
-def _spread_out(prepared: Prepared, key: int, values: Sequence[Any]) -> list[Any]:
-    codes = np.unravel_index(np.arange(prepared.groups), prepared.shape)[key]
-    return [values[code] for code in codes.tolist()]
+    """Return the columns of a number: the number itself, the ends of its interval, and its basis. Quantiles of dates are dates."""
+    columns: dict[str, Any] = {
+        name: interval.value[rows],
+        name + _LOW: interval.low[rows],
+        name + _HIGH: interval.high[rows],
+    }
+    if isinstance(number, Quantile) and (own := column(number.column)).is_moment:
+        columns = {end: own.moments(places) for end, places in columns.items()}
+    bases = interval.bases
+    return columns | {name + _BASIS: pd.Series([str(bases[row]) for row in rows], dtype=object)}
 
 
 def _series(values: list[Any]) -> pd.Series:
@@ -143,21 +150,12 @@ def _series(values: list[Any]) -> pd.Series:
     return pd.Series(values, dtype=None if present and isinstance(present[0], float) else object)
 
 
-def _shown(prepared: Asked, number: Number | KeyOf, values: Weights) -> Any:
-    """Return numbers as they are shown: quantiles of dates as dates."""
-    if isinstance(number, Quantile) and prepared.is_moment(number.column):
-        return prepared.moments(number.column, values)
-    return values
-
-
-def shown_groups(prepared: Asked, numbers: Numbers, keys: Sequence[Sequence[Any]]) -> list[int]:
+def _shown_groups(query: Query, numbers: Numbers, groups: Groups) -> list[int]:
     """Return the groups that a query shows, in their order."""
-    query = prepared.query
-    truth = _filtered(query.having, numbers, keys, prepared.groups)
-    rows = [int(row) for row in np.flatnonzero((truth == 2) & prepared.possible)]
+    truth = _filtered(query.having, numbers, groups.keys, len(groups.possible))
+    rows = [int(row) for row in np.flatnonzero((truth == 2) & groups.possible)]
     for order in reversed(query.order):
-        values = _side(order.by, numbers, keys)
-        rows = _sorted(rows, values, order)
+        rows = _sorted(rows, _side(order.by, numbers, groups.keys), order)
     end = None if query.limit is None else query.offset + query.limit
     return rows[query.offset : end]
 
@@ -185,26 +183,34 @@ def _filtered(having: Any, numbers: Numbers, keys: Sequence[Sequence[Any]], grou
         case Not(part):
             return np.int8(2) - _filtered(part, numbers, keys, groups)
         case All(parts) | AnyOf(parts):
-            every = [_filtered(part, numbers, keys, groups) for part in parts]
-            return np.asarray((np.minimum if isinstance(having, All) else np.maximum).reduce(every))
+            truths = [_filtered(part, numbers, keys, groups) for part in parts]
+            return np.asarray((np.minimum if isinstance(having, All) else np.maximum).reduce(truths))
     left = _side(having.left, numbers, keys)
     if having.operator == "is null":
         return np.array([2 * _is_null(value) for value in left], dtype=np.int8)
     right = _side(having.right, numbers, keys) if isinstance(having.right, Number) else [having.right] * groups
+    compare = COMPARISONS[having.operator]
     return np.array(
-        [_compared(one, having.operator, other) for one, other in zip(left, right, strict=True)], dtype=np.int8
+        [
+            1 if _is_null(value) or _is_null(limit) else 2 * compare(value, limit)
+            for value, limit in zip(left, right, strict=True)
+        ],
+        dtype=np.int8,
     )
 
 
-def _compared(left: Any, operator: str, right: Any) -> int:
-    if _is_null(left) or _is_null(right):
-        return 1
-    checks = {
-        "=": lambda: left == right,
-        "<>": lambda: left != right,
-        "<": lambda: left < right,
-        "<=": lambda: left <= right,
-        ">": lambda: left > right,
-        ">=": lambda: left >= right,
-    }
-    return 2 * bool(checks[operator]())
+def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table as plain JSON values: dates as text, and null for what is missing or not finite.
+
+    >>> plain_rows(pd.DataFrame({"day": [pd.Timestamp("2026-03-01")], "n": [float("inf")]}))
+    [{'day': '2026-03-01', 'n': None}]
+    """
+    return [{str(name): _plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _plain(value: Any) -> Any:
+    if pd.isna(value) or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    if isinstance(value, pd.Timestamp) and value == value.normalize():
+        return value.date().isoformat()
+    return value.isoformat() if hasattr(value, "isoformat") else value

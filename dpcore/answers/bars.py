@@ -27,10 +27,6 @@ TAIL, FAR = 0.005, 0.25
 LESS, MORE = "less", "more"
 """The outer ends of such bars on the axis."""
 
-FEW = 5
-"""If a bar has at least so many values, the last one may have one more."""
-
-_NICE = (1, 2, 5, 10, 20)
 _DAY = timedelta(days=1)
 _LARGE = re.compile(r"-?\d{5,}(\.\d+)?")
 
@@ -112,10 +108,10 @@ def _starts(attribute: Fine, low: Any, high: Any, middle: tuple[Any, Any]) -> tu
     most = MOST_BARS if middle == (None, None) else MOST_BARS - 3  # the open bars, and one to start at a multiple
     unit = _unit(attribute)
     step = _step(unit, (end - unit - begin) / most)
-    if step < FEW * unit:
+    if step < 5 * unit:
         step = _step(unit, (end - begin) / most)
     elif last is None:
-        end -= unit  # a range such as 0 to 100 has no bar for 100 alone
+        end -= unit  # of bars with many values, the last one may have one more: a range such as 0 to 100 has no bar for 100 alone
     number = math.floor((begin - low) / step)
     starts = [low + step * number]
     while end - starts[-1] > step:
@@ -136,7 +132,7 @@ def _step(unit: Any, least: Any) -> Any:
     if isinstance(least, timedelta) or least <= unit:
         return unit * max(1, math.ceil(least / unit))
     ten = Fraction(10) ** math.floor(math.log10(least))
-    nice = next(each * ten for each in _NICE if each * ten >= least)
+    nice = next(width * ten for width in (1, 2, 5, 10, 20) if width * ten >= least)
     return math.ceil(nice / unit) * unit
 
 

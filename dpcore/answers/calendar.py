@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from dpcore.errors import UsageError
 
@@ -46,8 +47,8 @@ def boundaries(first: date, last: date, unit: str, *, most: int) -> list[Any]:
     step = np.timedelta64(7, "D") if changes == "week" else np.timedelta64(3, "M") if changes == "quarter" else 1
     numpy_unit = {"week": "D", "quarter": "M"}.get(changes) or _NUMPY[changes]
     starts = np.arange(begin.astype(f"datetime64[{numpy_unit}]"), end.astype(f"datetime64[{numpy_unit}]") + 1, step)
-    found = starts.astype("datetime64[s]")
-    inside = found[(found > moments[0]) & (found <= moments[1])]
+    starts = starts.astype("datetime64[s]")
+    inside = starts[(starts > moments[0]) & (starts <= moments[1])]
     return [moment if isinstance(first, datetime) else moment.date() for moment in inside.tolist()]
 
 
@@ -63,31 +64,22 @@ def truncated(moments: npt.NDArray[Any], unit: str) -> Moments:
     return moments.astype(f"datetime64[{_NUMPY[unit]}]").astype(kind)
 
 
-def part_of(moments: npt.NDArray[Any], unit: str) -> npt.NDArray[np.int64]:  # noqa: PLR0911  a table, one line for each part
+def part_of(moments: npt.NDArray[Any], unit: str) -> npt.NDArray[np.int64]:
     """Return a part of each moment as a number.
 
     >>> part_of(np.array(["2025-06-01"], dtype="datetime64[D]"), "dayofweek").tolist()
     [0]
     """
-    days = moments.astype("datetime64[D]")
-    numbers = days.astype(np.int64)
-    months = moments.astype("datetime64[M]").astype(np.int64)
+    index = pd.DatetimeIndex(moments.astype("datetime64[s]"))
     match unit:
-        case "year":
-            return np.asarray(months // 12 + 1970)
-        case "quarter":
-            return np.asarray(months % 12 // 3 + 1)
-        case "month":
-            return np.asarray(months % 12 + 1)
         case "week":
-            return np.array([day.isocalendar().week for day in days.tolist()], dtype=np.int64)
-        case "day":
-            return np.asarray((days - moments.astype("datetime64[M]").astype("datetime64[D]")).astype(np.int64) + 1)
-        case "dayofyear":
-            return np.asarray((days - moments.astype("datetime64[Y]").astype("datetime64[D]")).astype(np.int64) + 1)
+            return index.isocalendar().week.to_numpy(dtype=np.int64)
         case "dayofweek":
-            return np.asarray((numbers + 4) % 7)
+            numbers = (index.day_of_week + 1) % 7
         case "isodow":
-            return np.asarray((numbers + 3) % 7 + 1)
-    seconds = (moments.astype("datetime64[s]") - days.astype("datetime64[s]")).astype(np.int64)
-    return np.asarray({"hour": seconds // 3600, "minute": seconds // 60 % 60, "second": seconds % 60}[unit])
+            numbers = index.day_of_week + 1
+        case "dayofyear":
+            numbers = index.day_of_year
+        case _:
+            numbers = getattr(index, unit)
+    return np.asarray(numbers, dtype=np.int64)

@@ -6,6 +6,7 @@ released rows, but for their sampling error. That includes nulls, the category `
 """
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -16,15 +17,25 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.answers.calendar import part_of, truncated
-from dpcore.answers.cuts import bin_edges, bin_places, cuts_of, first_place, place_of
-from dpcore.answers.query import Among, Bin, Buckets, Cells, Compare, Like, Part, Term, Transform, Truncate
+from dpcore.answers.cuts import bin_edges, bin_places, bucket_places, cuts_of, place_of
+from dpcore.answers.query import (
+    COMPARISONS,
+    Among,
+    Bin,
+    Buckets,
+    Cells,
+    Compare,
+    IsNull,
+    Like,
+    Part,
+    Term,
+    Transform,
+    Truncate,
+)
 from dpcore.errors import UsageError
 from dpcore.universe import Attribute
 from dpcore.universe.spread import Spread, category_values, null_codes
 from dpcore.universe.spreading import is_first_day, spread_of
-
-SAME = 1e-6
-"""Values that differ by less, as a share of their size, are one value."""
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -120,9 +131,9 @@ class Column:
         if self.spread is None or self.is_moment:
             return np.zeros(self.pieces)
         squares = self.spread.moment_below(self.ends, power=2) - self.spread.moment_below(self.start, power=2)
-        found = np.divide(squares, self.share, out=np.zeros(self.pieces), where=(self.share > 0) & ~self.null)
-        deviations = np.sqrt(np.maximum(found - self.means**2, 0.0))
-        deviations[deviations < SAME * np.abs(self.means)] = 0.0  # rounding errors of a single value
+        mean_squares = np.divide(squares, self.share, out=np.zeros(self.pieces), where=(self.share > 0) & ~self.null)
+        deviations = np.sqrt(np.maximum(mean_squares - self.means**2, 0.0))
+        deviations[deviations < 1e-6 * np.abs(self.means)] = 0.0  # rounding errors of a single value
         return deviations
 
     @cached_property
@@ -136,6 +147,15 @@ class Column:
         """Whether values are days or moments, which are computed with as places."""
         return self.spread is not None and self.spread.value(self.start[:1]).dtype.kind == "M"
 
+    def moments(self, places: Floats) -> npt.NDArray[np.datetime64]:
+        """Return places of days or moments as such; not a time where there is none."""
+        if self.spread is None:
+            raise UsageError("this column has no days or moments; show its numbers")
+        missing = np.isnan(places)
+        moments = self.spread.value(np.where(missing, 0, places).astype(np.int64)).astype("datetime64[s]")
+        moments[missing] = np.datetime64("NaT")
+        return moments
+
     def within(self, pieces: Indices, *, share: Floats) -> Floats:
         """Return the value, or the place of a day or moment, that a share of each of some pieces is below."""
         if self.spread is None:
@@ -143,28 +163,25 @@ class Column:
         places = self.spread.quantile(self.spread.below(self.start[pieces]) + share * self.share[pieces])
         return np.asarray(places if self.is_moment else self.spread.value(places), dtype=np.float64)
 
-    def to_cells(self, array: Floats, *, axis: int) -> Floats:
-        """Sum an array over pieces, along an axis, to one over cells, each piece weighted by its share."""
-        shape = [1] * array.ndim
-        shape[axis] = self.pieces
-        weighted = array * self.share.reshape(shape)
-        starts = np.searchsorted(self.cell, np.arange(self.attribute.size))
-        return np.asarray(np.add.reduceat(weighted, starts, axis=axis))
-
     def truths(self, part: Any) -> npt.NDArray[np.int8]:
         """Return whether each piece satisfies an elementary condition: 0 for no, 1 for unknown, 2 for yes."""
         match part:
+            case IsNull():
+                return np.where(self.null, np.int8(2), np.int8(0))
             case Compare(Term(_, None), operator, value) if self.spread is not None:
                 holds = self._compared(operator, value)
             case Compare(term, operator, value):
-                holds = _each(self._values(term), operator, value)
+                compare = COMPARISONS[operator]
+                holds = np.array(
+                    [own is not None and compare(own, value) for own in self._values(term)], dtype=np.bool_
+                )
             case Among(Term(_, None), values) if self.spread is not None:
                 holds = np.zeros(self.pieces, dtype=np.bool_)
                 for value in values:
                     holds |= self._compared("=", value)
             case Among(term, values):
                 listed = set(values)
-                holds = np.array([each in listed for each in self._values(term)], dtype=np.bool_)
+                holds = np.array([own in listed for own in self._values(term)], dtype=np.bool_)
             case _:
                 texts = category_values(self.attribute) or ()
                 holds = np.array([text is not None and matches(text, part) for text in texts], dtype=np.bool_)
@@ -197,7 +214,7 @@ class Column:
         if term.transform is None:
             return list(category_values(self.attribute) or ())
         keys = self.keys(term)
-        return [keys.values[each] for each in keys.of_piece.tolist()]
+        return [keys.values[at] for at in keys.of_piece.tolist()]
 
     def keys(self, term: Term) -> Keys:
         """Return the distinct values of a term, ascending, null last, and which of them every piece has."""
@@ -205,8 +222,7 @@ class Column:
             return _category_keys(category_values(self.attribute) or ())
         inside = ~self.null
         numbers, values, highs = self._grouped(term.transform, self.start[inside])
-        distinct, position = np.unique(numbers, return_inverse=True)
-        first = np.searchsorted(numbers, distinct) if _ascends(numbers) else _first_of(numbers, distinct)
+        distinct, first, position = np.unique(numbers, return_index=True, return_inverse=True)
         of_piece = np.full(self.pieces, len(distinct), dtype=np.int64)
         of_piece[inside] = position
         shown, ends = [values[at] for at in first.tolist()], [highs[at] for at in first.tolist()]
@@ -224,11 +240,10 @@ class Column:
                 edges = bin_edges(spread, width)
                 number = np.searchsorted(bin_places(spread, width), start, side="right")
                 whole = width.denominator == 1
-                lows = [_plain(edge, whole=whole) for edge in edges]
+                lows = [int(edge) if whole else float(edge) for edge in edges]
                 return number, [lows[at] for at in number.tolist()], [lows[at + 1] for at in number.tolist()]
-            case Buckets(low, high, count):
-                places = np.array([first_place(spread, low + (high - low) * at / count) for at in range(count + 1)])
-                number = np.searchsorted(places, start, side="right")
+            case Buckets():
+                number = np.searchsorted(bucket_places(spread, transform), start, side="right")
                 return number, number.tolist(), number.tolist()
             case Truncate(unit):
                 moments = truncated(spread.value(start), unit)
@@ -239,9 +254,11 @@ class Column:
             case Cells():
                 cell = np.searchsorted(spread.bounds, start, side="right") - 1
                 at = cell.tolist()
-                return cell, [spread.edges[each] for each in at], [spread.edges[each + 1] for each in at]
+                return cell, [spread.edges[place] for place in at], [spread.edges[place + 1] for place in at]
         shown = spread.value(start)
-        values = shown.astype(np.int64).tolist() if shown.dtype.kind == "f" and _are_whole(shown) else shown.tolist()
+        if shown.dtype.kind == "f" and (shown == np.floor(shown)).all():
+            shown = shown.astype(np.int64)
+        values = shown.tolist()
         return start.astype(np.int64), values, values
 
 
@@ -254,20 +271,13 @@ def matches(text: str, like: Like) -> bool:
     pattern = like.pattern
     if like.any_case:
         text, pattern = text.casefold(), pattern.casefold()
-    here = there = 0
-    star: int | None = None
-    begun = 0
-    while here < len(text):
-        if there < len(pattern) and pattern[there] == "%":
-            star, begun, there = there, here, there + 1
-        elif there < len(pattern) and pattern[there] in ("_", text[here]):
-            here, there = here + 1, there + 1
-        elif star is not None:
-            begun += 1
-            here, there = begun, star + 1
-        else:
-            return False
-    return all(character == "%" for character in pattern[there:])
+    first, *others = (".".join(map(re.escape, part.split("_"))) for part in pattern.split("%"))
+    regex = first + "".join(
+        f"(?>.*?{part})" for part in others[:-1]
+    )  # the earliest place is the best one: it is never left again
+    if others:
+        regex += f".*{others[-1]}"
+    return re.fullmatch(regex, text, re.DOTALL) is not None
 
 
 def _shares(spread: Spread, start: npt.NDArray[Any]) -> Floats:
@@ -283,34 +293,3 @@ def _category_keys(values: tuple[Any, ...]) -> Keys:
     of_piece[nulls] = len(order)
     shown = [values[code] for code in order] + [None] * bool(nulls)
     return Keys(shown, shown, of_piece)
-
-
-def _each(values: list[Any], operator: str, value: Any) -> npt.NDArray[np.bool_]:
-    """Compare values one by one, in the order that SQL gives them."""
-    checks = {
-        "=": lambda each: each == value,
-        "<>": lambda each: each != value,
-        "<": lambda each: each < value,
-        "<=": lambda each: each <= value,
-        ">": lambda each: each > value,
-        ">=": lambda each: each >= value,
-    }
-    return np.array([each is not None and bool(checks[operator](each)) for each in values], dtype=np.bool_)
-
-
-def _plain(number: Fraction, *, whole: bool) -> int | float:
-    return int(number) if whole else float(number)
-
-
-def _are_whole(numbers: npt.NDArray[Any]) -> bool:
-    return bool((numbers == np.floor(numbers)).all())
-
-
-def _ascends(numbers: Indices) -> bool:
-    return bool((numbers[1:] >= numbers[:-1]).all())
-
-
-def _first_of(numbers: Indices, distinct: Indices) -> Indices:
-    order = np.argsort(numbers, kind="stable")
-    found: Indices = order[np.searchsorted(numbers[order], distinct)]
-    return found

@@ -1,17 +1,14 @@
 """Which releases of a series a question is answered from, and which rows that it asks about are in none of them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dpcore.answers.periods import SPAN, Periods
+from dpcore.answers.periods import MOST_NAMED, SPAN, Periods
 from dpcore.answers.query import Query
 from dpcore.object_store import AnyPath
 from dpcore.release.integrity import one_line
 from dpcore.universe import Universe
 from dpcore.universe.blocks import TimeBlock
-
-MOST_NAMED = 6
-"""Of more blocks, only the first and the last are named."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,49 +22,42 @@ class Member:
 
 
 @dataclass(frozen=True, eq=False)
-class LeftOut:
-    """A release that shares blocks with a newer one, so that its rows would count twice, and its blocks that are therefore missing."""
-
-    folder: AnyPath
-    blocks: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class Choice:
     """The releases that a question is answered from.
 
     Attributes:
         members: The releases, in the order of their blocks.
         missing: The periods that the question needs and none of them covers.
-        left_out: The releases that cover some of these periods, and were left out.
+        left_out: The releases that share blocks with a newer one, so that their rows would count twice, with only those of their blocks
+            that are therefore missing.
     """
 
     members: tuple[Member, ...]
     missing: tuple[str, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[Member, ...]
 
     def warnings(self, *, so: str) -> list[str]:
         """Return a sentence for each reason why rows are missing. `so` says what follows if nobody has published them.
 
         Releases that count different numbers of rows of each unit lack different shares of the rows.
         """
-        told = [
-            f"the rows of {named_blocks(each.blocks)} are missing: {one_line(each.folder.name)} has them, but was left out, because a newer "
+        warnings = [
+            f"the rows of {named_blocks(block.name for block in older.blocks)} are missing: {one_line(older.folder.name)} has them, but was left out, because a newer "
             "release covers a part of its blocks"
-            for each in self.left_out
+            for older in self.left_out
         ]
-        published = {name for each in self.left_out for name in each.blocks}
+        published = {block.name for older in self.left_out for block in older.blocks}
         nowhere = [name for name in self.missing if name not in published]
         spans = [name for name in nowhere if SPAN in name]
         singles = named_blocks(name for name in nowhere if SPAN not in name)
         if nowhere:
-            told.append(f"no release covers {', '.join(filter(None, [singles, *spans]))}, so {so}")
-        if len(limits := sorted({each.rows_per_unit for each in self.members})) > 1:
-            told.append(
+            warnings.append(f"no release covers {', '.join(filter(None, [singles, *spans]))}, so {so}")
+        if len(limits := sorted({member.rows_per_unit for member in self.members})) > 1:
+            warnings.append(
                 f"some releases count at most {limits[0]:,} of the rows of a unit, others up to {limits[-1]:,}, so the counts of their blocks "
                 "cannot be compared; give all of them the same number as `max_rows_per_unit`"
             )
-        return told
+        return warnings
 
 
 def choose(members: Sequence[Member], periods: Periods, query: Query) -> Choice:
@@ -81,19 +71,22 @@ def choose(members: Sequence[Member], periods: Periods, query: Query) -> Choice:
     taken: list[Member] = []
     passed: list[Member] = []
     covered: set[str] = set()
-    for each in members:
-        if any(periods.may_hold(query.where, block) for block in each.blocks):
-            names = {block.name for block in each.blocks}
-            (passed if names & covered else taken).append(each)
-            covered |= set() if names & covered else names
+    for member in members:
+        if any(periods.may_hold(query.where, block) for block in member.blocks):
+            names = {block.name for block in member.blocks}
+            if names & covered:
+                passed.append(member)
+            else:
+                taken.append(member)
+                covered |= names
     left_out = []
-    for each in passed:
-        lost = [block for block in each.blocks if block.name not in covered and periods.may_hold(query.where, block)]
+    for member in passed:
+        lost = [block for block in member.blocks if block.name not in covered and periods.may_hold(query.where, block)]
         if lost:
-            left_out.append(LeftOut(each.folder, tuple(block.name for block in lost)))
-    published = [block for each in members for block in each.blocks]
+            left_out.append(replace(member, blocks=tuple(lost)))
+    published = [block for member in members for block in member.blocks]
     missing = periods.missing(query.where, covered, published)
-    return Choice(tuple(sorted(taken, key=lambda each: each.blocks)), tuple(missing), tuple(left_out))
+    return Choice(tuple(sorted(taken, key=lambda member: member.blocks)), tuple(missing), tuple(left_out))
 
 
 def named_blocks(names: Iterable[str]) -> str:
@@ -102,5 +95,5 @@ def named_blocks(names: Iterable[str]) -> str:
     >>> named_blocks(["2026-01"]), named_blocks(f"2026-{month:02}" for month in range(1, 13))
     ('2026-01', '2026-01 ... 2026-12 (12 blocks)')
     """
-    every = [one_line(name) for name in names]
-    return ", ".join(every) if len(every) <= MOST_NAMED else f"{every[0]} ... {every[-1]} ({len(every):,} blocks)"
+    blocks = [one_line(name) for name in names]
+    return ", ".join(blocks) if len(blocks) <= MOST_NAMED else f"{blocks[0]} ... {blocks[-1]} ({len(blocks):,} blocks)"

@@ -30,20 +30,20 @@ def cuts_of(spread: Spread, parts: Iterable[Any]) -> npt.NDArray[Any]:
                 cuts.append(_transform_cuts(spread, transform))
             case Compare(term) | Among(term):
                 cuts.append(_transform_cuts(spread, term.transform))
-    found = np.unique(np.concatenate(cuts))
-    if len(found) > MOST_CUTS:
+    places = np.unique(np.concatenate(cuts))
+    if len(places) > MOST_CUTS:
         raise UsageError(
-            f"the question divides a column into {len(found):,} parts, and at most {MOST_CUTS:,} are possible; use wider bins"
+            f"the question divides a column into {len(places):,} parts, and at most {MOST_CUTS:,} are possible; use wider bins"
         )
-    return found
+    return places
 
 
 def _transform_cuts(spread: Spread, transform: Transform | None) -> npt.NDArray[Any]:
     match transform:
         case Bin(width):
             return bin_places(spread, width)
-        case Buckets(low, high, count):
-            return np.array([first_place(spread, low + (high - low) * at / count) for at in range(count + 1)])
+        case Buckets():
+            return bucket_places(spread, transform)
         case Truncate(unit) | Part(unit):
             first, last = spread.edges[0], spread.edges[-1]
             return np.array([first_place(spread, moment) for moment in boundaries(first, last, unit, most=MOST_CUTS)])
@@ -65,6 +65,12 @@ def bin_edges(spread: Spread, width: Fraction) -> list[Fraction]:
 def bin_places(spread: Spread, width: Fraction) -> npt.NDArray[Any]:
     """Return the places at which bins start, without the first bin."""
     return np.array([first_place(spread, edge) for edge in bin_edges(spread, width)[1:]])
+
+
+def bucket_places(spread: Spread, buckets: Buckets) -> npt.NDArray[Any]:
+    """Return the places at which buckets start, and that after the last one."""
+    width = (buckets.high - buckets.low) / buckets.count
+    return np.array([first_place(spread, buckets.low + width * number) for number in range(buckets.count + 1)])
 
 
 def _around(spread: Spread, values: Iterable[Any]) -> npt.NDArray[Any]:

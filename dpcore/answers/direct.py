@@ -3,26 +3,36 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
-from dpcore.answers.evaluate import Form
-from dpcore.answers.merging import Merging, summed
+from dpcore.answers.evaluate import Form, Prepared, of_groups
 from dpcore.answers.release import Release
-from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.measurements import LEAST_NOISE, Measurement
 from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.marginals.workload import Axes
-from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.model import Weights
 
 
 @dataclass(frozen=True, eq=False)
 class Direct:
-    """Noisy counts of each group, and their variances. A group that no cell belongs to has none, and an infinite variance."""
+    """Noisy counts of each group, and their variances. A group that no measurement covers has 0, and an infinite variance."""
 
     counts: Weights
     variances: Weights
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Which groups have a noisy count."""
+        return np.isfinite(self.variances)
+
+    @property
+    def finite(self) -> Weights:
+        """The variances, and 1 in place of infinite ones."""
+        return np.where(self.known, self.variances, 1.0)
 
 
 class Measured:
@@ -34,26 +44,37 @@ class Measured:
 
     def __init__(self, release: Release) -> None:
         self._resolutions: Resolutions = release.resolutions
-        whole = [each for each in release.measurements if each.cell is None]
-        self._whole = [(each, self._columns(each.axes)) for each in whole]
+        marginals = [measured for measured in release.measurements if measured.cell is None]
+        self._marginals = [(measured, self._columns(measured.axes)) for measured in marginals]
         self._possible = {
-            each.axes: release.zeros.support(each.axes, self._resolutions) for each in whole if release.zeros.possible
+            measured.axes: release.zeros.support(measured.axes, self._resolutions)
+            for measured in marginals
+            if release.zeros.possible
         }
         self.pairs = {
             pair
-            for each in whole
-            for pair in combinations(sorted(axis for axis in each.axes if axis < self._resolutions.columns), 2)
+            for measured in marginals
+            for pair in combinations(sorted(axis for axis in measured.axes if axis < self._resolutions.columns), 2)
         }
         self._part = list(range(self._resolutions.columns))  # columns with the same number are connected
-        for each in release.measurements:
-            numbers = {self._part[column] for column in self._columns(each.axes)}
+        for measured in release.measurements:
+            numbers = {self._part[column] for column in self._columns(measured.axes)}
             if numbers:
                 self._part = [min(numbers) if number in numbers else number for number in self._part]
 
     @property
+    def sets(self) -> Iterable[Axes]:
+        """The sets of columns that were measured together, cell by cell."""
+        return {
+            tuple(sorted(measured.axes))
+            for measured, columns in self._marginals
+            if measured.axes and columns.keys() == set(measured.axes)
+        }
+
+    @property
     def could_connect(self) -> bool:
         """Return whether there are enough measurements of several columns to connect all columns."""
-        return sum(len(columns) - 1 for _, columns in self._whole) >= self._resolutions.columns - 1
+        return sum(len(columns) - 1 for _, columns in self._marginals) >= self._resolutions.columns - 1
 
     def connected(self, axes: Axes) -> bool:
         """Return whether measurements connect these columns, maybe through others."""
@@ -62,7 +83,7 @@ class Measured:
     def together(self, axes: Axes) -> bool:
         """Return whether each pair of these columns was measured together, in cells or in groups of them."""
         return all(
-            any(first in columns and second in columns for _, columns in self._whole)
+            any(first in columns and second in columns for _, columns in self._marginals)
             for first, second in combinations(axes, 2)
         )
 
@@ -75,85 +96,70 @@ class Measured:
 
         Of several measurements with one other column, the finest counts. Of several other columns, the one that was measured most coarsely.
         """
-        versions, found, every = self._resolutions.versions(column), [column], True
-        for other in others:
-            together = [axes[column] for _, axes in self._whole if column in axes and other in axes]
-            kept = [versions.index(axis) for axis in together if axis in versions]
-            every = every and bool(kept)
-            if kept:
-                found.append(versions[min(kept)])
-        coarsest = max(found, key=versions.index)
-        return self._resolutions.groups(column, coarsest), every
+        versions = self._resolutions.versions(column)
+        together = [
+            [
+                versions.index(axes[column])
+                for _, axes in self._marginals
+                if axis in axes and axes.get(column) in versions
+            ]
+            for axis in others
+        ]
+        coarsest = max((min(places) for places in together if places), default=versions.index(column))
+        return self._resolutions.groups(column, versions[coarsest]), all(together)
 
-    def covers(self, merging: Merging, axes: Axes) -> bool:
+    def covers(self, prepared: Prepared, axes: Axes) -> bool:
         """Return whether a measurement covers a query's classes of some columns: it has them all, and separates what the query does."""
-        return next(self._covering(merging, axes), None) is not None
+        return next(self._covering(prepared, axes), None) is not None
 
-    def counts(self, merging: Merging, form: Form) -> Direct | None:
-        """Return the counts of a form of a query by the measurements that cover it, weighted by their precision; None if none does."""
+    def counts(self, prepared: Prepared, form: Form) -> Direct:
+        """Return the counts of a form of a query by the measurements that cover it, weighted by their precision."""
         precision, weighted = np.zeros(form.groups), np.zeros(form.groups)
-        covered = False
-        for measurement, axes in self._covering(merging, form.axes):
-            covered = True
-            counts, cells = self._summed(merging, form.axes, measurement, axes)
+        for measurement, axes in self._covering(prepared, form.axes):
+            values, cells = self._summed(measurement, axes)
+            columns = tuple(self._resolutions.column(axis) for axis in axes)
+            groups = [self._resolutions.groups(column, axis) for column, axis in zip(columns, axes, strict=True)]
             noise = max(measurement.noise, LEAST_NOISE)  # with a huge budget it is next to none
-            variances = form.totals(lambda _, cells=cells: cells) * noise**2  # type: ignore[misc]
+            variances = form.totals(of_groups(cells, columns, groups)) * noise**2
             own = np.divide(1.0, variances, out=np.zeros(form.groups), where=variances > 0)
             precision += own
-            weighted += own * form.totals(lambda _, counts=counts: counts)  # type: ignore[misc]
-        if not covered:
-            return None
-        none = precision == 0
-        found = np.divide(weighted, precision, out=np.zeros(form.groups), where=~none)
-        return Direct(found, np.divide(1.0, precision, out=np.full(form.groups, math.inf), where=~none))
+            weighted += own * form.totals(of_groups(values, columns, groups))
+        some = precision > 0
+        counts = np.divide(weighted, precision, out=np.zeros(form.groups), where=some)
+        return Direct(counts, np.divide(1.0, precision, out=np.full(form.groups, math.inf), where=some))
 
     def _columns(self, axes: Axes) -> dict[int, int]:
         """Return the axis of each column."""
         return {self._resolutions.column(axis): axis for axis in axes}
 
-    def _covering(self, merging: Merging, axes: Axes) -> Iterator[tuple[Measurement, list[int]]]:
+    def _covering(self, prepared: Prepared, axes: Axes) -> Iterator[tuple[Measurement, list[int]]]:
         """Yield the measurements that cover these columns, each with its axes of them."""
-        known: dict[int, bool] = {}
-        for measurement, columns in self._whole:
-            if not all(column in columns for column in axes):
-                continue
-            own = [columns[column] for column in axes]
-            for axis in own:
-                if axis not in known:
-                    known[axis] = self._separates(merging, axis)
-            if all(known[axis] for axis in own):
-                yield measurement, own
+        separates = cache(partial(self._separates, prepared))
+        for measurement, columns in self._marginals:
+            if all(column in columns for column in axes):
+                own = [columns[column] for column in axes]
+                if all(map(separates, own)):
+                    yield measurement, own
 
-    def _separates(self, merging: Merging, axis: int) -> bool:
+    def _separates(self, prepared: Prepared, axis: int) -> bool:
         """Return whether all cells of a column that an axis merges are in one class, and the query cuts none."""
         column = self._resolutions.column(axis)
-        if merging.is_cut(column):
+        if prepared.is_cut(column):
             return False
-        classes = merging.classes(column)
-        return bool(np.array_equal(self._of_axis(classes, axis)[self._resolutions.groups(column, axis)], classes))
+        classes = prepared.classes(column)
+        groups = self._resolutions.groups(column, axis)
+        return bool(np.array_equal(classes[np.unique(groups, return_index=True)[1]][groups], classes))
 
-    def _of_axis(self, classes: Groups, axis: int) -> Groups:
-        """Return the class of each cell of an axis: that of one of the cells that it merges."""
-        found = np.zeros(self._resolutions.shape_of((axis,))[0], dtype=np.intp)
-        found[self._resolutions.groups(self._resolutions.column(axis), axis)] = classes
-        return found
-
-    def _summed(
-        self, merging: Merging, columns: Axes, measurement: Measurement, axes: Sequence[int]
-    ) -> tuple[Weights, Weights]:
-        """Return a measurement's counts, summed by classes of columns, and the number of noisy counts in each.
+    def _summed(self, measurement: Measurement, axes: Sequence[int]) -> tuple[Weights, Weights]:
+        """Return a measurement's counts over some of its axes, and the number of noisy counts in each.
 
         Counts that constraints exclude are left out, since they are noise alone.
         """
         places = [measurement.axes.index(axis) for axis in axes]
         others = tuple(place for place in range(len(measurement.axes)) if place not in places)
-        kept = sorted(places)
-        turned = [kept.index(place) for place in places]
-        possible = self._possible.get(measurement.axes)
-        values = measurement.values if possible is None else np.where(possible, measurement.values, 0)
-        array = values.sum(axis=others).astype(np.float64).transpose(turned)
-        cells = np.full(array.shape, measurement.values.size / max(array.size, 1))
-        if possible is not None:
-            cells = possible.sum(axis=others).astype(np.float64).transpose(turned)
-        classes = [self._of_axis(merging.classes(column), axis) for column, axis in zip(columns, axes, strict=True)]
-        return summed(array, classes), summed(cells, classes)
+        turned = [sorted(places).index(place) for place in places]
+        allowed = self._possible.get(measurement.axes)
+        possible = np.ones(measurement.values.shape, dtype=np.bool_) if allowed is None else allowed
+        counted = np.where(possible, measurement.values, 0)
+        values, cells = (array.sum(axis=others).astype(np.float64).transpose(turned) for array in (counted, possible))
+        return values, cells

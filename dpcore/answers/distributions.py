@@ -20,21 +20,18 @@ from dpcore.universe.spreading import spread_of
 
 MOST_CATEGORIES = 10
 
-WIDER = 1.5
-"""If a group of cells is so many times as wide as another one, they are unequal, and cannot stand on an axis side by side."""
 
-
-def column_counts(intervals: Intervals, universe: Universe, found: CountErrors) -> tuple[Count, ...]:
+def column_counts(intervals: Intervals, universe: Universe, errors: CountErrors) -> tuple[Count, ...]:
     """Return the bars of a column: intervals of an ordered one, the largest categories and all others of another.
 
     Args:
         intervals: Those of the release.
         universe: Its columns.
-        found: The counts of the column.
+        errors: The counts of the column.
     """
-    (axis,), (cells,) = found.axes, found.cells
+    (axis,), (cells,) = errors.axes, errors.cells
     attribute = universe.attributes[universe.names[axis]]
-    rows = {int(cell): float(count) for cell, count in zip(cells, found.counts, strict=True)}
+    rows = {int(cell): float(count) for cell, count in zip(cells, errors.counts, strict=True)}
     if is_evened(attribute):
         bars = equal_bars(axis, attribute, np.array([rows[cell] for cell in range(attribute.cells)]))
     else:
@@ -45,10 +42,10 @@ def column_counts(intervals: Intervals, universe: Universe, found: CountErrors) 
     query = Query(tuple(Output(bar.label, Counted(bar.condition)) for bar in bars))
     _, answered = intervals.of(query, level=LEVEL)
     counts = []
-    for at, bar in enumerate(bars):
-        each = answered[Counted(bar.condition)]
-        value, low, high = (float(end[0]) for end in (each.value, each.low, each.high))
-        apart = bool(nulls) and at == len(bars) - 1
+    for place, bar in enumerate(bars):
+        interval = answered[Counted(bar.condition)]
+        value, low, high = (float(end[0]) for end in (interval.value, interval.low, interval.high))
+        apart = bool(nulls) and place == len(bars) - 1
         counts.append(Count(bar.label, value, low, high, apart=apart, first=bar.first, last=bar.last))
     return tuple(counts)
 
@@ -69,12 +66,15 @@ def picture_note(attribute: Attribute, counts: Sequence[Count]) -> str:
 
 
 def is_unequal(attribute: Attribute) -> bool:
-    """Return whether some cells, in groups for bars, cover much wider intervals than others. The last one may be narrower."""
+    """Return whether some cells, in groups for bars, cover much wider intervals than others: they cannot stand on an axis side by side.
+
+    The last one may be narrower.
+    """
     if not attribute.ordered:
         return False
     edges = spread_of(attribute).edges
     widths = [(edges[last + 1] - edges[first]) / (edges[1] - edges[0]) for first, last in _grouped_cells(attribute)]
-    return len(widths) > 1 and bool(max(widths) > WIDER * min(widths[:-1]))
+    return len(widths) > 1 and bool(max(widths) > 1.5 * min(widths[:-1]))
 
 
 def cells_words(attribute: Attribute) -> str:
@@ -92,8 +92,8 @@ def cells_words(attribute: Attribute) -> str:
 def _grouped_cells(attribute: Attribute) -> list[tuple[int, int]]:
     """Return the first and the last cell of each bar of an ordered column."""
     cells = attribute.cells
-    each = math.ceil(cells / MOST_BARS)
-    return [(first, min(first + each, cells) - 1) for first in range(0, cells, each)]
+    step = math.ceil(cells / MOST_BARS)
+    return [(first, min(first + step, cells) - 1) for first in range(0, cells, step)]
 
 
 def _ordered_bars(axis: int, attribute: Attribute) -> list[Bar]:
@@ -112,12 +112,10 @@ def _single(label: str, condition: Condition) -> Bar:
 def _category_bars(axis: int, attribute: Attribute, rows: dict[int, float]) -> list[Bar]:
     values = category_values(attribute) or ()
     codes = [code for code, value in enumerate(values) if value is not None]
-    if len(codes) > MOST_CATEGORIES:
-        largest = set(sorted(codes, key=lambda code: -rows[code])[: MOST_CATEGORIES - 1])
-        shown, rest = [code for code in codes if code in largest], [code for code in codes if code not in largest]
-    else:
-        shown, rest = codes, []
-    bars = [_single(attribute.labels[code], Among(Term(axis), (values[code],))) for code in shown]
+    most = MOST_CATEGORIES - 1 if len(codes) > MOST_CATEGORIES else MOST_CATEGORIES
+    largest = sorted(codes, key=lambda code: -rows[code])[:most]
+    rest = [code for code in codes if code not in largest]
+    bars = [_single(attribute.labels[code], Among(Term(axis), (values[code],))) for code in codes if code in largest]
     if rest:
         bars.append(_single(f"{len(rest):,} others", Among(Term(axis), tuple(values[code] for code in rest))))
     return bars
@@ -142,11 +140,10 @@ def _ends(attribute: Attribute, first: str, last: str) -> tuple[str, str]:
     return with_commas(low[0]), with_commas(end)
 
 
-def cell_label(universe: Universe, found: CountErrors, at: int) -> str:
+def cell_label(universe: Universe, errors: CountErrors, at: int) -> str:
     """Return the values of one count, such as `sex F, age 20 to 39`."""
-    places = np.unravel_index(at, [len(each) for each in found.cells])
     parts = []
-    for axis, cells, place in zip(found.axes, found.cells, places, strict=True):
+    for axis, cells, place in zip(errors.axes, errors.cells, np.unravel_index(at, errors.shape), strict=True):
         name = universe.names[axis]
         attribute = universe.attributes[name]
         label = attribute.labels[int(cells[place])]

@@ -1,35 +1,33 @@
 """Evaluate a query on all replicates of a release: each has its own model, and its own distribution of values within cells."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
-from dpcore.answers.cut_bins import cuts_bins, sides_of_bins
-from dpcore.answers.cut_leaves import CutLeaves, Sides
-from dpcore.answers.evaluate import Marginal, combined, quantiles
+from dpcore.answers.cut_cells import CutLeaves, cuts_bins, sides_of_bins
+from dpcore.answers.evaluate import Prepared, Projection, combined, quantiles
 from dpcore.answers.leaf_tree import LeafTree, TreeNoise
-from dpcore.answers.merging import Merged, Merging, stacked, summed
 from dpcore.answers.query import Aggregate, Count, Mean, Number, Quantile, Query, Sum, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import seed_of
+from dpcore.answers.sides import Sides, carried, moved
 from dpcore.answers.spreads import noisy, skewed, varies, with_hidden, with_noisy_week
 from dpcore.answers.tilting import Resolved, Tilting, Valued
-from dpcore.answers.uncertainty import Fit, Uncertainty
-from dpcore.marginals.resolutions import Groups
+from dpcore.answers.uncertainty import Uncertainty
 from dpcore.marginals.workload import Axes
 from dpcore.models import Model
-from dpcore.models.model import Weights
+from dpcore.models.model import Matrix, Weights
+from dpcore.models.projection import contracted, projected
 from dpcore.universe.fine_days import FineDays
 from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import Spread
 from dpcore.universe.spreading import spread_of
 
-KEPT_BYTES = 1 << 29  # of all models together; if they are larger, they are built again for every new set of columns
-BYTES = 8
-MOST_AT_ONCE = 1 << 22  # cells of the models that are evaluated together
+MOST_CELLS = 1 << 26
+"""If all models together have more cells, which are 512 MB, each is built again for every new set of columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +37,12 @@ class Tilted:
     Attributes:
         value: The number by the released model.
         differences: Its differences from the pilot's in each replicate.
-        below: How far it may be below that, because it is uncertain how values lie within cells.
-        above: How far it may be above that.
+        sides: How far it may be off because it is uncertain how values lie within cells.
     """
 
     value: Weights
     differences: Weights
-    below: Weights
-    above: Weights
+    sides: Sides
 
 
 class Ensemble:
@@ -55,310 +51,281 @@ class Ensemble:
     A query is made ready once. Its linear forms are then evaluated on all models together.
     """
 
-    def __init__(self, release: Release, known: Uncertainty) -> None:
+    def __init__(self, release: Release, uncertainty: Uncertainty) -> None:
         self._release = release
-        self._known = known
-        self._kept: dict[Axes, Weights] = {}
-        self._parts: dict[range, Merged] = {}
-        self._whole: dict[tuple[int, range], Weights] = {}
+        self._attributes = list(release.universe.attributes.values())
+        self._fits = (uncertainty.model, uncertainty.pilot, *uncertainty.replicates)
+        self._built: dict[int, Model] = {}
+        self._marginals: dict[Axes, Weights] = {}
+        self._whole: dict[int, Weights] = {}
         self._spreads: dict[int, list[Spread | None]] = {}
         self._lost: dict[int, tuple[Spread, ...]] = {}
 
     def keep(self, sets: Iterable[Axes]) -> None:
         """Compute the marginals of some columns on all models at once, each of which is built once. Questions about them then take little time."""
-        wanted = tuple(sets)
-        found = [self._release.assigned(fit).marginals(wanted) for fit in self._fits]
-        self._kept = {axes: np.stack([each[axes] for each in found]) for axes in wanted}
-
-    @property
-    def _fits(self) -> tuple[Fit, ...]:
-        return self._known.model, self._known.pilot, *self._known.replicates
+        sets = tuple(sets)
+        of_models = [self._release.assigned(fit).marginals(sets) for fit in self._fits]
+        self._marginals = {axes: np.stack([marginals[axes] for marginals in of_models]) for axes in sets}
 
     @cached_property
-    def _models(self) -> list[Callable[[], Model]]:
-        """All models. If they are too large to be kept, each is built when it is used."""
-        first = self._release.model
-        cells = getattr(first, "cells", math.prod(first.shape))
-        if BYTES * cells * len(self._fits) > KEPT_BYTES:
-            others = [partial(self._release.assigned, fit) for fit in self._fits[1:]]
-        else:
-            others = [partial(_same, self._release.assigned(fit)) for fit in self._fits[1:]]
-        return [partial(_same, first), *others]
+    def _are_kept(self) -> bool:
+        """Whether models are built only once."""
+        released = self._release.model
+        return len(self._fits) * getattr(released, "cells", math.prod(released.shape)) <= MOST_CELLS
 
-    def _part(self, some: range) -> Merged:
-        """Return the counts of some of the models, which a query may keep."""
+    def _model(self, place: int) -> Model:
+        if place == 0:
+            return self._release.model
+        model = self._built.get(place) or self._release.assigned(self._fits[place])
+        if self._are_kept:
+            self._built[place] = model
+        return model
 
-        def merged(axes: Axes, classes: Sequence[Groups]) -> Weights:
-            if axes in self._kept:
-                return summed(self._kept[axes][some.start : some.stop], classes)
-            return stacked((self._models[at]() for at in some), axes, classes)
+    @cached_property
+    def project(self) -> Projection:
+        """The projection of all models together, in their order."""
+        return self._projection(range(len(self._fits)))
 
-        return self._parts.setdefault(some, merged)
+    @cached_property
+    def released(self) -> Projection:
+        """The projection of the released model, as the only one of several."""
+        return self._projection([0])
 
-    def _marginals(self, merging: Merging) -> list[tuple[range, Marginal]]:
-        """Return the marginals of all models for a query: all together, unless that takes too much memory."""
-        count = len(self._fits)
-        step = min(count, max(1, MOST_AT_ONCE // merging.cells))
-        parts = [range(start, min(start + step, count)) for start in range(0, count, step)]
-        return [(some, partial(merging.marginal, self._part(some))) for some in parts]
+    def _projection(self, models: Sequence[int]) -> Projection:
+        def project(axes: Axes, matrices: Sequence[Matrix]) -> Weights:
+            marginals = self._marginals.get(axes)
+            arrays = []
+            for place, model in enumerate(models):
+                own = [matrix[place] if matrix is not None and matrix.ndim == 3 else matrix for matrix in matrices]
+                if marginals is None:
+                    arrays.append(projected(self._model(model), axes, own))
+                else:
+                    arrays.append(contracted(marginals[model], own))
+            return np.stack(arrays)
+
+        return project
 
     def has_leaves(self, column: int) -> bool:
         """Return whether a tree has measured how the values of a column lie within its cells."""
-        attribute = self._release.universe.attributes[self._release.universe.names[column]]
+        attribute = self._attributes[column]
         return isinstance(attribute, Fine) and attribute.leaves is not None
 
-    def needs_unmeasured_values(self, merging: Merging, number: Number) -> bool:
+    def needs_unmeasured_values(self, prepared: Prepared, number: Number) -> bool:
         """Return whether a number depends on how values lie within declared bins, where nothing was measured."""
-        valued = {each.column for each in aggregates(number) if not isinstance(each, Count)}
-        columns = [merging.column(column) for column in sorted(valued)]
-        return any(not isinstance(each.attribute, Fine) and varies(each.attribute, each.spread) for each in columns)
+        columns = [prepared.column(part.column) for part in aggregates(number) if not isinstance(part, Count)]
+        return any(not isinstance(seen.attribute, Fine) and varies(seen.attribute, seen.spread) for seen in columns)
 
-    def merging(self, query: Query) -> Merging:
+    def prepared(self, query: Query) -> Prepared:
         """Return a query made ready for this release."""
-        return Merging(query, self._release.universe)
+        return Prepared(query, self._release.universe)
 
-    def evaluated(self, merging: Merging) -> tuple[dict[Number, Weights], dict[Number, Weights]]:
+    def evaluated(self, prepared: Prepared) -> tuple[dict[Number, Weights], dict[Number, Weights]]:
         """Return all numbers of a query by the released model, and their differences from the pilot's in each replicate.
 
         A number has one entry for every group, and its differences have a row for every replicate.
         """
-        columns = self._matters_within(merging)
-        spreads = {column: self._spreads_of(column) for column in columns}
-        found: dict[Number, list[Weights]] = {number: [] for number in merging.query.numbers()}
-        for some, marginal in self._marginals(merging):
-            varied = merging.varied({column: each[some.start : some.stop] for column, each in spreads.items()})
-            for number, values in varied.evaluate(marginal).items():
-                found[number].append(np.broadcast_to(values, (len(some), merging.groups)))
-        every = {number: np.concatenate(each) for number, each in found.items()}
-        return {number: each[0] for number, each in every.items()}, {
-            number: each[2:] - each[1] for number, each in every.items()
-        }
+        values, differences = {}, {}
+        for number, by_model in self._varied(prepared).evaluate(self.project).items():
+            values[number], differences[number] = self._compared(prepared, by_model)
+        return values, differences
 
-    def parts(self, merging: Merging, number: Number) -> dict[Aggregate, Weights]:
+    def _compared(self, prepared: Prepared, by_model: Weights) -> tuple[Weights, Weights]:
+        """Return a number by the released model, and the differences of the replicates from the pilot. A constant is the same on all models."""
+        released, pilot, *replicates = np.broadcast_to(by_model, (len(self._fits), prepared.groups))
+        return released, np.array(replicates) - pilot
+
+    def parts(self, prepared: Prepared, number: Number) -> dict[Aggregate, Weights]:
         """Return the aggregates that a number is computed from, by the released model."""
-        _, marginal = self._marginals(merging)[0]
-        return {each: merging.aggregate(each, marginal)[0] for each in aggregates(number)}
+        return {part: prepared.aggregate(part, self.released)[0] for part in aggregates(number)}
 
-    def rows(self, merging: Merging, number: Aggregate) -> Weights:
+    def rows(self, prepared: Prepared, number: Aggregate) -> Weights:
         """Return the rows of an aggregate in each group, by the released model."""
-        _, marginal = self._marginals(merging)[0]
-        return np.asarray(merging.rows(number).totals(marginal)[0])
+        return np.asarray(prepared.rows(number).totals(self.released)[0])
 
-    def hidden(self, merging: Merging) -> dict[Number, Weights]:
-        """Return by how much each number would change, in two cases, if the trees of its columns had lost as many rows as they may.
+    def hidden(self, prepared: Prepared) -> dict[Number, Sides]:
+        """Return how far each number may be off because the trees of its columns may have lost rows in their noise, or made rows of it.
 
         There is none for a query that does not depend on how values lie within cells.
         """
-        found = {column: self._with_hidden(column) for column in self._matters_within(merging)}
-        spreads = {column: [None, *each] for column, each in found.items() if each}
+        lost = {column: self._with_hidden(column) for column in self._matters_within(prepared)}
+        spreads = {column: [None, *cases] for column, cases in lost.items() if cases}
         if not spreads:
             return {}
-        _, marginal = self._marginals(merging)[0]
-        values = merging.varied(spreads).evaluate(lambda axes: np.repeat(marginal(axes)[:1], 3, axis=0))
-        every = {number: np.broadcast_to(each, (3, merging.groups)) for number, each in values.items()}
-        return {number: np.nan_to_num(each[1:] - each[0]) for number, each in every.items()}
+        sides = {}
+        for number, by_case in prepared.varied(spreads).evaluate(self._projection([0] * 3)).items():
+            usual, *cases = np.broadcast_to(by_case, (3, prepared.groups))
+            sides[number] = Sides.of(np.nan_to_num(np.array(cases) - usual))
+        return sides
 
     def _with_hidden(self, column: int) -> tuple[Spread, ...]:
-        """Return how the values of a column would lie within cells if its tree had lost as many rows as it may; nothing without a tree."""
+        """Return how the values of a column would lie within cells if its tree had lost, or made, as many rows as it may; nothing without one."""
         if column not in self._lost:
-            name = self._release.universe.names[column]
-            attribute, noise = self._release.universe.attributes[name], self._leaf_noise.get(name)
-            self._lost[column] = (
-                with_hidden(spread_of(attribute), attribute, noise) if isinstance(attribute, Fine) and noise else ()
-            )
+            attribute, noise = self._attributes[column], self._leaf_noise.get(column)
+            self._lost[column] = with_hidden(attribute, noise) if isinstance(attribute, Fine) and noise else ()
         return self._lost[column]
 
-    def within_cells(self, merging: Merging, number: Count | Sum, *, errors: float) -> Sides:
-        """Return how far a number may be off, in so many standard errors, because it is about only some of the values of a cell."""
-        _, marginal = self._marginals(merging)[0]
-        found = Sides(np.zeros(merging.groups), np.zeros(merging.groups))
-        for column in self.cut_columns(merging, number):
-            if column in self._leaf_trees and isinstance(number, Count):
-                more = CutLeaves(self._leaf_trees[column], merging, column).sides(number, marginal, errors=errors)
-            else:
-                more = sides_of_bins(merging, column, number, marginal)
-            found = Sides(found.below + more.below, found.above + more.above)
-        return found
+    def cut_cells(self, prepared: Prepared, number: Number, *, errors: float) -> Sides:
+        """Return how far a number may be off, in so many standard errors, because it counts or sums only some of the values of a cell."""
+        none = Sides.none(prepared.groups)
+        parts = [part for part in aggregates(number) if isinstance(part, Count | Sum)]
+        cut = {part: list(self._cut_columns(prepared, part)) for part in parts}
+        if not any(cut.values()):
+            return none
+        values, sides = self.parts(prepared, number), dict.fromkeys(cut, none)
+        for part, columns in cut.items():
+            for column in columns:
+                if isinstance(part, Count) and column in self._leaf_trees:
+                    leaves = CutLeaves(self._leaf_trees[column], prepared, column)
+                    sides[part] += leaves.sides(part, self.released, errors=errors)
+                else:
+                    sides[part] += sides_of_bins(prepared, column, part, self.released)
+        return carried(number, values, moved(number, values, sides), groups=prepared.groups)
 
-    def cut_columns(self, merging: Merging, number: Count | Sum) -> list[int]:
-        """Return the columns of which a query cuts cells in a way that replicates do not show: bins of the calendar and, for a count, leaves.
+    def _cut_columns(self, prepared: Prepared, number: Count | Sum) -> Iterable[int]:
+        """Yield the columns of which a query cuts cells in a way that replicates do not show: bins of the calendar and, for a count, leaves.
 
         The times of the week were measured by a tree of their own.
         """
-        found = []
-        for column in merging.rows(number).axes:
+        for column in prepared.rows(number).axes:
             leaves = isinstance(number, Count) and column in self._leaf_trees
-            if cuts_bins(merging, column) or (leaves and merging.is_cut(column) and not merging.is_of_week(column)):
-                found.append(column)
-        return found
+            if cuts_bins(prepared, column) or (leaves and prepared.is_cut(column) and not prepared.is_of_week(column)):
+                yield column
 
-    def asks_for_times_of_week(self, merging: Merging, axes: Axes) -> bool:
+    def asks_for_times_of_week(self, prepared: Prepared, axes: Axes) -> bool:
         """Return whether a query distinguishes the times of the week within cells of a column, which a tree of their own has measured."""
-        return any(each in self._leaf_trees and merging.is_cut(each) and merging.is_of_week(each) for each in axes)
+        return any(axis in self._leaf_trees and prepared.is_cut(axis) and prepared.is_of_week(axis) for axis in axes)
 
     def tilted(
-        self, merging: Merging, number: Number, resolved: Mapping[Aggregate, Resolved], *, errors: float
+        self, prepared: Prepared, number: Number, resolved: Mapping[Valued, Resolved], *, errors: float
     ) -> Tilted:
         """Return a number whose groups are tilted within cells, and how uncertain that is, in so many standard errors.
 
         Args:
-            merging: The query.
+            prepared: The query.
             number: One of its numbers.
             resolved: For each aggregate whose groups are tilted, the measured cells of its column.
             errors: How many standard errors.
         """
-        spreads = {column: self._spreads_of(column) for column in self._matters_within(merging)}
-        found: list[Weights] = []
-        first: dict[Aggregate, Weights] = {}
-        moved: list[tuple[Aggregate, dict[int, Weights]]] = []
-        for some, marginal in self._marginals(merging):
-            varied = merging.varied({column: each[some.start : some.stop] for column, each in spreads.items()})
-            tilting = {
-                each: self._tilting(varied, each, cells, some, marginal)
-                for each, cells in resolved.items()
-                if not isinstance(each, Count)
-            }
-            own = {
-                each: tilting[each].values() if each in tilting else varied.aggregate(each, marginal)
-                for each in aggregates(number)
-            }
-            values = combined(number, own.__getitem__, groups=merging.groups)
-            found.append(np.broadcast_to(values, (len(some), merging.groups)))
-            if not first:
-                first = {each: values[0] for each, values in own.items()}
-                moved = [(each, {sign: one.moved(sign * errors) for sign in (-1, 1)}) for each, one in tilting.items()]
-        every = np.concatenate(found)
-        ends = [
-            [
-                combined(
-                    number, {**first, each: by[sign]}.__getitem__, groups=merging.groups, overall=first.__getitem__
-                )
-                for sign in (-1, 1)
-            ]
-            for each, by in moved
-        ]
-        below = np.sqrt(np.sum([np.minimum(np.minimum(*pair) - every[0], 0.0) ** 2 for pair in ends], axis=0))
-        above = np.sqrt(np.sum([np.maximum(np.maximum(*pair) - every[0], 0.0) ** 2 for pair in ends], axis=0))
-        return Tilted(every[0], every[2:] - every[1], below, above)
+        varied = self._varied(prepared)
+        tilting: dict[Aggregate, list[Tilting]] = {
+            part: self._tilting(varied, part, cells) for part, cells in resolved.items()
+        }
+        by_model = {
+            part: np.stack([tilt.value for tilt in tilting[part]])
+            if part in tilting
+            else varied.aggregate(part, self.project)
+            for part in aggregates(number)
+        }
+        combination = combined(number, by_model.__getitem__, groups=prepared.groups)
+        values = {part: models[0] for part, models in by_model.items()}
+        moves = (
+            [{**values, part: released.moved(end * errors)} for end in (-1, 1)]
+            for part, (released, *_) in tilting.items()
+        )
+        sides = carried(number, values, moves, groups=prepared.groups)
+        return Tilted(*self._compared(prepared, combination), sides)
 
-    def _tilting(
-        self, merging: Merging, number: Valued, resolved: Resolved, some: range, marginal: Marginal
-    ) -> Tilting:
-        inside, cells = merging.column(number.column).ascending, merging.column(number.column).attribute.size
-        masses = merging.rows(number).totals(marginal, along=number.column)[..., inside]
-        if (number.column, some) not in self._whole:
-            self._whole[number.column, some] = self._part(some)((number.column,), [np.arange(cells)])
-        whole = self._whole[number.column, some]
-        columns = merging.on_models(number.column, models=len(some))
-        return Tilting(number, columns, masses, whole, resolved)
+    def _tilting(self, prepared: Prepared, number: Valued, resolved: Resolved) -> list[Tilting]:
+        if number.column not in self._whole:
+            self._whole[number.column] = self.project((number.column,), [None])
+        columns = prepared.on_models(number.column, models=len(self._fits))
+        by_model = zip(columns, prepared.masses(number, self.project), self._whole[number.column], strict=True)
+        return [Tilting(number, column, masses, whole, resolved) for column, masses, whole in by_model]
 
-    def sampling_variance(self, plain: Merging, number: Mean | Sum) -> Weights:
+    def sampling_variance(self, prepared: Prepared, number: Mean | Sum) -> Weights:
         """Return the variance that a mean or sum would have if the rows of each group were a random sample, of a random size for a sum."""
-        _, marginal = self._marginals(plain)[0]
-        masses = plain.rows(number).totals(marginal, along=number.column)[0]
-        values, rows = plain.column(number.column).means, np.maximum(masses.sum(axis=1), 1.0)
+        masses = prepared.rows(number).totals(self.released, along=number.column)[0]
+        values, rows = prepared.column(number.column).means, np.maximum(masses.sum(axis=1), 1.0)
         if isinstance(number, Sum):
             return np.asarray(masses @ values**2)
         means = (masses @ values) / rows
-        found: Weights = np.maximum(masses @ values**2 / rows - means**2, 0.0) / rows
-        return found
+        return np.asarray(np.maximum(masses @ values**2 / rows - means**2, 0.0) / rows)
 
     def quantile_ends(
         self,
-        merging: Merging,
+        prepared: Prepared,
         number: Quantile,
         errors: float,
         *,
-        clumps: Weights | float = 0.0,
-        resolved: Resolved | None = None,
+        clumps: Weights | float,
+        resolved: Resolved | None,
     ) -> tuple[Weights, Weights]:
         """Return the ends of a quantile's interval, this many standard errors to either side, as if rows also came in clumps of so many.
 
         The standard error is that of the share of rows below the quantile. The ends are the model's quantiles at that share, less and
         more: values may be whole and far apart, so that all replicates have the same quantile and yet none is certain (Woodruff 1952).
         """
-        every = self._marginals(merging)
-        tilting = resolved and [self._tilting(merging, number, resolved, some, marginal) for some, marginal in every]
-        if tilting:
-            masses = np.concatenate([each.tilted_masses() for each in tilting])
-        else:
-            masses = np.concatenate([merging.masses(number, marginal) for _, marginal in every])
-        ends = np.cumsum(masses[0], axis=1)
-        wanted = number.share * ends[:, -1:]
-        before = ends < wanted
-        inside = np.clip(
-            np.divide(wanted - (ends - masses[0]), masses[0], out=np.zeros(ends.shape), where=masses[0] > 0), 0.0, 1.0
-        )
-        below = np.where(before, 1.0, inside)  # the part of each piece that lies below the model's quantile
-        shares = [_share(each, below) for each in masses[1:]]
+        tilting = self._tilting(prepared, number, resolved) if resolved else []
+        released, *others = [tilt.tilted for tilt in tilting] or prepared.masses(number, self.project)
+        ends = np.cumsum(released, axis=1)
+        rank = number.share * ends[:, -1:]
+        inside = np.divide(rank - (ends - released), released, out=np.zeros(ends.shape), where=released > 0)
+        below = np.where(
+            ends < rank, 1.0, np.clip(inside, 0.0, 1.0)
+        )  # the part of each piece that lies below the model's quantile
+        pilot, *replicates = [_share(masses, below) for masses in others]
         sampled = clumps * number.share * (1 - number.share) / np.maximum(ends[:, -1], 1.0)
-        error = errors * np.sqrt(np.mean([(each - shares[0]) ** 2 for each in shares[1:]], axis=0) + sampled)
-        low, high = np.clip(number.share - error, 0.0, 1.0), np.clip(number.share + error, 0.0, 1.0)
+        error = errors * np.sqrt(np.mean([(share - pilot) ** 2 for share in replicates], axis=0) + sampled)
+        low, high = (np.clip(number.share + sign * error, 0.0, 1.0) for sign in (-1, 1))
         if tilting:
-            return tilting[0].quantiles(masses[0], low), tilting[0].quantiles(masses[0], high)
-        column = merging.column(number.column)
-        return quantiles(column, masses[0], low), quantiles(column, masses[0], high)
+            return tilting[0].quantiles(low), tilting[0].quantiles(high)
+        column = prepared.column(number.column)
+        return quantiles(column, released, low), quantiles(column, released, high)
 
-    def _matters_within(self, merging: Merging) -> tuple[int, ...]:
+    def _varied(self, prepared: Prepared) -> Prepared:
+        """Return a query as each model distributes values within cells."""
+        return prepared.varied({column: self._spreads_of(column) for column in self._matters_within(prepared)})
+
+    def _matters_within(self, prepared: Prepared) -> tuple[int, ...]:
         """Return the columns whose distribution within cells a query depends on: it needs their values, or cuts their cells."""
-        inner = [each for number in merging.query.numbers() for each in aggregates(number)]
-        valued = {each.column for each in inner if not isinstance(each, Count)}
-        concerned = {axis for each in inner for axis in merging.rows(each).axes}
-        names = self._release.universe.names
+        parts = prepared.query.aggregates()
+        valued = {part.column for part in parts if not isinstance(part, Count)}
+        concerned = sorted({axis for part in parts for axis in prepared.rows(part).axes})
         return tuple(
             axis
-            for axis in sorted(concerned)
-            if (axis in valued or merging.is_cut(axis))
-            and varies(self._release.universe.attributes[names[axis]], merging.column(axis).spread)
+            for axis in concerned
+            if (axis in valued or prepared.is_cut(axis))
+            and varies(self._attributes[axis], prepared.column(axis).spread)
         )
 
     def _spreads_of(self, column: int) -> list[Spread | None]:
         """Return how each model distributes a column's values within cells: the replicates each in its own way, the others as usual."""
         if column not in self._spreads:
-            name = self._release.universe.names[column]
-            attribute, noise = self._release.universe.attributes[name], self._leaf_noise.get(name)
-            usual = spread_of(attribute)
-            found: list[Spread | None] = [None, None]
-            for replicate in range(1, 1 + len(self._known.replicates)):
-                rng = np.random.default_rng([self._seed, replicate, column])
-                if isinstance(attribute, FineDays) and noise:
-                    varied = with_noisy_week(attribute, noise, rng)
-                    found.append(noisy(spread_of(varied), varied, noise, rng))
-                elif isinstance(attribute, Fine) and noise:
-                    found.append(noisy(usual, attribute, noise, rng))
-                else:
-                    found.append(skewed(usual, rng))
-            self._spreads[column] = found
+            seed, replicates = seed_of(self._release.transcript), range(1, len(self._fits) - 1)
+            own = [self._spread(column, np.random.default_rng([seed, replicate, column])) for replicate in replicates]
+            self._spreads[column] = [None, None, *own]
         return self._spreads[column]
 
-    @cached_property
-    def _seed(self) -> int:
-        return seed_of(self._release.transcript)
+    def _spread(self, column: int, rng: np.random.Generator) -> Spread:
+        attribute, noise = self._attributes[column], self._leaf_noise.get(column)
+        if noise is None or not isinstance(attribute, Fine):
+            return skewed(spread_of(attribute), rng)
+        if isinstance(attribute, FineDays):
+            attribute = with_noisy_week(attribute, noise, rng)
+        return noisy(attribute, noise, rng)
 
     @cached_property
     def _leaf_trees(self) -> dict[int, LeafTree]:
         """The tree of each column that has one."""
-        found: dict[int, LeafTree] = {}
-        for column, (name, attribute) in enumerate(self._release.universe.attributes.items()):
-            if name in self._leaf_noise and isinstance(attribute, Fine) and attribute.leaves is not None:
-                found[column] = LeafTree(
-                    attribute.leaves, self._leaf_noise[name], summed=bool(self._release.manifest.get("parts"))
-                )
-        return found
+        trees = {}
+        for column, noise in self._leaf_noise.items():
+            attribute = self._attributes[column]
+            if isinstance(attribute, Fine) and attribute.leaves is not None:
+                trees[column] = LeafTree(attribute.leaves, noise, summed=self._release.parts > 1)
+        return trees
 
     @cached_property
-    def _leaf_noise(self) -> dict[str, TreeNoise]:
+    def _leaf_noise(self) -> dict[int, TreeNoise]:
         """The noise of each column's tree."""
-        levels = {each["column"]: each["levels"] for each in self._release.manifest["discovered"]}
-        return {column: TreeNoise(float(each[-1]["noise"]), len(each)) for column, each in levels.items() if each}
-
-
-def _same(model: Model) -> Model:
-    return model
+        levels = {finding["column"]: finding["levels"] for finding in self._release.manifest["discovered"]}
+        return {
+            column: TreeNoise(float(levels[name][-1]["noise"]), len(levels[name]))
+            for column, name in enumerate(self._release.universe.names)
+            if levels.get(name)
+        }
 
 
 def _share(masses: Weights, below: Weights) -> Weights:
     """Return the share of each group's rows in parts of the pieces; one half where there are no rows."""
     rows = masses.sum(axis=1)
-    found: Weights = np.divide((masses * below).sum(axis=1), rows, out=np.full(len(rows), 0.5), where=rows > 0)
-    return found
+    return np.asarray(np.divide((masses * below).sum(axis=1), rows, out=np.full(len(rows), 0.5), where=rows > 0))

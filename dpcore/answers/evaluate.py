@@ -1,72 +1,65 @@
-"""Evaluate a query on any model: every number is a function of a few linear forms over the cells of some columns."""
+"""Evaluate a query on any model: every number is a function of a few linear forms over the cells of some columns.
+
+A form is evidence. Each condition on a column is a weight for each of its cells, each group key sends cells to groups, and a model multiplies
+its distribution by these (`models.projection`). So a count needs no joint table of its columns, and other numbers only that of the keys and
+of their own column.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.answers.boxes import Box, Pieces, boxes_of, weights_of
+from dpcore.answers.calendar import OF_WEEK
 from dpcore.answers.cells import Column, Indices, Keys
 from dpcore.answers.query import (
     Aggregate,
     All,
-    Always,
-    AnyOf,
     Arithmetic,
     Condition,
     Constant,
     Count,
     IsNull,
-    IsTrue,
     Mean,
     Not,
     Number,
     Overall,
+    Part,
     Quantile,
     Query,
     Sum,
     Term,
-    aggregates,
-    leaves,
     terms,
 )
 from dpcore.answers.tilt import share_untilted
-from dpcore.answers.varied import Varied
 from dpcore.errors import UsageError
+from dpcore.marginals.resolutions import Groups
 from dpcore.marginals.workload import Axes
-from dpcore.models.model import Weights
+from dpcore.models.model import Matrix, Weights
+from dpcore.models.projection import contracted
 from dpcore.universe import Universe
+from dpcore.universe.spread import Spread
 
-Marginal = Callable[[Axes], Weights]
-"""Returns the expected counts in every cell of some columns, in ascending order: the method of a model.
+Projection: TypeAlias = Callable[[Axes, Sequence[Matrix]], Weights]
+"""Returns the expected counts of some columns, ascending, multiplied along each by a matrix with a row for each cell: see `projected`.
 
-It may do so for several models at once. Then its arrays, and all that is computed from them, have a first dimension for the models.
+It may do so for several models at once. Then its arrays, and all that is computed from them, have a first dimension for the models, and so
+may its matrices.
 """
 
-Truths = npt.NDArray[np.int8]
-
 MOST_CELLS = 1 << 22
-"""The most cells, or pieces of cells, over which a number is summed."""
+"""The most pairs of a group and a piece of the column whose values a number needs."""
 
 MOST_GROUPS = 100_000
-TINY = 1e-300
 LEAST_ROWS = 1e-9
 """With fewer expected rows, there is no mean and no quantile."""
-
-
-@dataclass(frozen=True, eq=False)
-class Linear:
-    """A linear form: a weight for each cell of some columns. Its value is the sum of weights times counts."""
-
-    axes: Axes
-    weights: Weights
-
-    def on(self, marginal: Marginal) -> float:
-        """Return the value of the form."""
-        return float(np.sum(self.weights * marginal(self.axes)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,92 +68,143 @@ class Form:
 
     Attributes:
         axes: The columns that it concerns, ascending.
-        columns: Their pieces.
-        holds: Whether each combination of pieces counts, broadcast over the axes.
-        group: The group of each combination of pieces, likewise.
+        columns: These columns, by their positions.
+        varied: Those that several models distribute differently within cells, as each of them does.
+        boxes: Disjoint boxes, in which rows count.
+        offsets: For each column with keys, what each of its pieces adds to the number of the group.
         groups: The number of groups.
         value: The column that is summed; None for a number of rows.
-        varied: Columns whose values are distributed within cells by each of several models in its own way.
     """
 
     axes: Axes
-    columns: tuple[Column, ...]
-    holds: npt.NDArray[np.bool_]
-    group: npt.NDArray[np.int64]
+    columns: Mapping[int, Column]
+    varied: Mapping[int, Sequence[Column]]
+    boxes: tuple[Box, ...]
+    offsets: Mapping[int, Indices]
     groups: int
     value: int | None
-    varied: Mapping[int, Varied] = field(default_factory=dict)
+    _totals: WeakKeyDictionary[Projection, dict[int | None, Weights]] = field(default_factory=WeakKeyDictionary)
 
-    @property
+    @cached_property
     def possible(self) -> npt.NDArray[np.bool_]:
         """Whether each group can have a row at all, by the conditions and the declared values."""
-        shape = np.broadcast_shapes(self.holds.shape, self.group.shape)
-        found = np.zeros(self.groups, dtype=np.bool_)
-        found[np.broadcast_to(self.group, shape)[np.broadcast_to(self.holds, shape)]] = True
-        return found
+        possible = np.zeros(self.groups, dtype=np.bool_)
+        for box in self.boxes:
+            offsets = [np.unique(own[box[axis]] if axis in box else own) for axis, own in self.offsets.items()]
+            possible[_sums(offsets)] = True
+        return possible
 
-    def totals(self, marginal: Marginal, *, along: int | None = None) -> Weights:
+    def totals(self, project: Projection, *, along: int | None = None) -> Weights:
         """Return the value of every group's form; with `along`, divided among the pieces of that column."""
-        array, places, width = self._placed(marginal, along)
-        models = array.shape[: array.ndim - len(self.axes)]
-        size = self.groups * width
-        if models:
-            places = (np.arange(models[0])[:, None] * size + places).ravel()
-        found = np.bincount(places, weights=array.ravel(), minlength=size * math.prod(models)).astype(np.float64)
-        return found.reshape((*models, self.groups) if along is None else (*models, self.groups, width))
+        totals = self._totals.setdefault(project, {})
+        if along not in totals:
+            array, group, piece = self._joint(project, along)
+            width = 1 if along is None else self.columns[along].pieces
+            models = array.shape[: array.ndim - group.ndim]
+            flat = np.zeros((*models, self.groups * width))
+            flat[..., (group * width + piece).ravel()] = array.reshape((*models, -1))
+            totals[along] = flat if along is None else flat.reshape(*models, self.groups, width)
+        return totals[along]
 
-    def entries(self, marginal: Marginal, *, along: int) -> tuple[Indices, Indices, Weights]:
+    def entries(self, project: Projection, *, along: int) -> tuple[Indices, Indices, Weights]:
         """Return the totals of one model along a column that are not zero, each with its group and its piece: a few of many."""
-        array, places, width = self._placed(marginal, along)
-        some = np.flatnonzero(array)
-        found, at = np.unique(places[some], return_inverse=True)
-        totals = np.bincount(at, weights=array.ravel()[some], minlength=len(found)).astype(np.float64)
-        return found // width, found % width, totals
+        array, group, piece = self._joint(project, along)
+        amounts = array.ravel()
+        some = np.flatnonzero(amounts)
+        group, piece = (np.broadcast_to(numbers, group.shape).ravel()[some] for numbers in (group, piece))
+        order = np.lexsort((piece, group))
+        return group[order], piece[order], amounts[some][order]
 
-    def _placed(self, marginal: Marginal, along: int | None) -> tuple[Weights, Indices, int]:
-        """Return what every combination of pieces adds, where that is in an array of groups by pieces of a column, and its number of pieces."""
-        dimensions = len(self.axes)
-        array = self._spread(marginal(self.axes))
-        if self.value is not None:
-            array = array * self._along(self._of(self.value).means, self.value)
-        array = np.where(self.holds, array, 0.0)
-        kept = [axis for axis in range(dimensions) if self.group.shape[axis] > 1 or self.axes[axis] == along]
-        array = array.sum(
-            axis=tuple(axis - dimensions for axis in range(dimensions) if axis not in kept), keepdims=True
-        )
-        group, width = self.group, 1
+    def _joint(self, project: Projection, along: int | None) -> tuple[Weights, Indices, Indices]:
+        """Return an array over the labels of the columns with keys and of a column, the group of each entry, and its piece of that column."""
+        labels = {axis: np.unique(offsets, return_inverse=True) for axis, offsets in self.offsets.items()}
+        pieces: Indices = np.zeros(1, dtype=np.int64)
         if along is not None:
-            width = self._of(along).pieces
-            group = group * width + self._along(np.arange(width), along)
-        return array, np.broadcast_to(group, array.shape[array.ndim - dimensions :]).ravel(), width
+            pieces = np.arange(self.columns[along].pieces)
+            labels[along] = self.offsets.get(along, np.zeros_like(pieces)), pieces
+        core = sorted(labels)
+        shape = tuple(len(labels[axis][0]) for axis in core)
+        group = _sums([labels[axis][0] for axis in core])
+        piece = pieces if along is None else pieces.reshape([-1 if axis == along else 1 for axis in core])
+        models = np.shape(project((), ()))
+        total: Weights = np.zeros((*models, *shape))
+        for box in self.boxes:
+            axes = tuple(sorted({*core, *box, *([] if self.value is None else [self.value])}))
+            factors = [self._factor(axis, box.get(axis), labels.get(axis)) for axis in axes]
+            array = project(axes, [matrix for matrix, _ in factors])
+            for place, (_, divided) in enumerate(factors, start=len(models)):
+                array = array if divided is None else divided.along(array, place)
+            total = total + array.reshape((*models, *shape))
+        return total, group, piece
 
-    def linear(self, group: int) -> Linear:
-        """Return the linear form of one group."""
-        shape = tuple(column.pieces for column in self.columns)
-        weights = np.broadcast_to(self.holds & (self.group == group), shape).astype(np.float64)
-        if self.value is not None:
-            weights = weights * self._along(self.columns[self.axes.index(self.value)].means, self.value)
-        for axis, column in enumerate(self.columns):
-            weights = column.to_cells(weights, axis=axis)
-        return Linear(self.axes, weights)
+    def _factor(
+        self, axis: int, allowed: Pieces | None, labels: tuple[Indices, Indices] | None
+    ) -> "tuple[Matrix, _Divided | None]":
+        """Return what a column's cells are multiplied by. If it has about as many labels as cells, the model keeps them, to be divided afterwards."""
+        column = self.columns[axis]
+        size = column.attribute.size
+        weights = self._weights(axis)
+        weights = weights if allowed is None else np.where(allowed, weights, 0.0)
+        count, label = (1, np.zeros(column.pieces, dtype=np.int64)) if labels is None else (len(labels[0]), labels[1])
+        if 2 * count > size:
+            return None, _Divided(column.cell, label, count, weights)
+        matrix = _placed(weights, column.cell * count + label, size * count)
+        return matrix.reshape(*weights.shape[:-1], size, count), None
 
-    def _spread(self, counts: Weights) -> Weights:
-        """Divide the counts of cells among their pieces."""
-        for place, axis in enumerate(self.axes):
-            column = self._of(axis)
-            if column.pieces > column.attribute.size or (column.share != 1).any():
-                counts = np.take(counts, column.cell, axis=place - len(self.axes))
-                counts = counts * self._along(column.share, axis)
-        return counts
+    def _weights(self, axis: int) -> Weights:
+        """Return the weight of each piece of a column, maybe by each model: its share of its cell, times its mean value if the column is summed."""
+        own = self.varied.get(axis, [self.columns[axis]])
+        weights = [column.share * column.means if axis == self.value else column.share for column in own]
+        return np.stack(weights) if axis in self.varied else weights[0]
 
-    def _of(self, axis: int) -> Column | Varied:
-        return self.varied.get(axis) or self.columns[self.axes.index(axis)]
+    def weights(self) -> Weights:
+        """Return the weight of each cell of the columns, for a form without groups and values."""
+        sizes = [self.columns[axis].attribute.size for axis in self.axes]
+        weights = np.zeros(sizes)
+        for box in self.boxes:
+            factors = [
+                weights_of(self.columns[axis], box[axis]) if axis in box else np.ones(size)
+                for axis, size in zip(self.axes, sizes, strict=True)
+            ]
+            weights = weights + math.prod(np.ix_(*factors))
+        return weights
 
-    def _along(self, values: npt.NDArray[Any], column: int) -> npt.NDArray[Any]:
-        """Shape an array over a column's pieces, maybe of several models, so that it broadcasts over all columns."""
-        shape = [1] * len(self.axes)
-        shape[self.axes.index(column)] = values.shape[-1]
-        return values.reshape(*values.shape[:-1], *shape)
+
+@dataclass(frozen=True, eq=False)
+class _Divided:
+    """The pieces of a column's cells, their labels and weights: a model's cells are divided among the labels."""
+
+    cell: Indices
+    label: Indices
+    count: int
+    weights: Weights
+
+    def along(self, array: Weights, place: int) -> Weights:
+        """Divide a dimension of cells."""
+        last = np.moveaxis(array, place, -1)[..., self.cell]
+        weights = self.weights
+        if weights.ndim == 2:
+            weights = weights.reshape(len(weights), *[1] * (last.ndim - 2), -1)
+        last = last * weights
+        if self.count < len(self.label):
+            rest = math.prod(last.shape[:-1])
+            at = np.arange(rest)[:, None] * self.count + self.label
+            last = _placed(last.ravel(), at.ravel(), rest * self.count).reshape(*last.shape[:-1], self.count)
+        elif not np.array_equal(self.label, np.arange(self.count)):
+            last = last[..., np.argsort(self.label)]
+        return np.moveaxis(last, -1, place)
+
+
+def _sums(numbers: Sequence[Indices]) -> Indices:
+    """Return the sum of every combination of numbers, one of each array."""
+    return np.asarray(sum(np.ix_(*numbers)), dtype=np.int64)
+
+
+def _placed(values: Weights, at: Indices, count: int) -> Weights:
+    """Sum values at places, for each model."""
+    if values.ndim == 1:
+        return np.bincount(at, weights=values, minlength=count).astype(np.float64)
+    return np.stack([_placed(own, at, count) for own in values])
 
 
 class Prepared:
@@ -171,6 +215,9 @@ class Prepared:
         self._universe = universe
         self._columns: dict[int, Column] = {}
         self._forms: dict[Aggregate, Form] = {}
+        self._boxes: dict[Condition, tuple[Box, ...]] = {}
+        self._results: dict[int, npt.NDArray[np.int64]] = {}
+        self._varied: Mapping[int, Sequence[Column]] = {}
         self.keys: tuple[Keys, ...] = tuple(self.column(key.term.column).keys(key.term) for key in query.keys)
         self.shape = tuple(len(keys.values) for keys in self.keys)
         self.groups = math.prod(self.shape)
@@ -178,6 +225,21 @@ class Prepared:
             raise UsageError(
                 f"the question has {self.groups:,} groups, and at most {MOST_GROUPS:,} are possible; group by fewer columns, or by wider bins"
             )
+        if self.cells > MOST_CELLS:
+            raise UsageError(
+                f"the question divides {self.groups:,} groups by the values of a number, which gives {self.cells:,} parts, and at most "
+                f"{MOST_CELLS:,} are possible; group by fewer columns, or by wider bins"
+            )
+
+    @cached_property
+    def cells(self) -> int:
+        """The most numbers that are computed for an aggregate on one model: one for each group, and maybe for each piece of its column."""
+        return self.groups * max((self.column(column).pieces for column in self._valued), default=1)
+
+    @cached_property
+    def _valued(self) -> set[int]:
+        """The columns whose values are needed."""
+        return {part.column for part in self.query.aggregates() if not isinstance(part, Count)}
 
     def form(self, aggregate: Aggregate) -> Form:
         """Return the linear forms of the rows that an aggregate is about, or, for a sum or mean, of the sum of its column."""
@@ -191,52 +253,51 @@ class Prepared:
             return self.form(aggregate)
         return self.form(Count(All((aggregate.where, _present(aggregate.column)))))
 
-    def evaluate(self, marginal: Marginal) -> dict[Number, Weights]:
+    def evaluate(self, project: Projection) -> dict[Number, Weights]:
         """Return all numbers of the query, each with one entry for every group; not a number where there is none."""
-        known = _remembered(marginal)
-        return {number: self._number(number, known) for number in self.query.numbers()}
+        return {
+            number: combined(number, lambda part: self.aggregate(part, project), groups=self.groups)
+            for number in self.query.numbers()
+        }
 
-    def is_moment(self, column: int) -> bool:
-        """Return whether a column's quantiles are places of days or moments."""
-        return self.column(column).is_moment
-
-    def moments(self, column: int, places: Weights) -> npt.NDArray[np.datetime64]:
-        """Return places of days or moments as such; not a time where there is none."""
-        spread = self.column(column).spread
-        if spread is None:
-            raise UsageError("this column has no days or moments; show its numbers")
-        missing = np.isnan(places)
-        found = spread.value(np.where(missing, 0, places).astype(np.int64)).astype("datetime64[s]")
-        found[missing] = np.datetime64("NaT")
-        return found
-
-    def _number(self, number: Number, marginal: Marginal) -> Weights:
-        return combined(number, lambda each: self.aggregate(each, marginal), groups=self.groups)
-
-    def aggregate(self, aggregate: Aggregate, marginal: Marginal) -> Weights:
+    def aggregate(self, aggregate: Aggregate, project: Projection) -> Weights:
         """Return an aggregate of each group."""
         match aggregate:
             case Count() | Sum():
-                return self.form(aggregate).totals(marginal)
+                return self.form(aggregate).totals(project)
             case Mean():
-                return mean_of(self.form(aggregate).totals(marginal), self.rows(aggregate).totals(marginal))
-        return self._quantile(aggregate, marginal)
+                return mean_of(self.form(aggregate).totals(project), self.rows(aggregate).totals(project))
+        return self._quantile(aggregate, project)
 
-    def _quantile(self, number: Quantile, marginal: Marginal) -> Weights:
+    def _quantile(self, number: Quantile, project: Projection) -> Weights:
         """Return a quantile of each group: a number, or the place of a day or moment."""
-        masses, shares = self.masses(number, marginal), np.full(self.groups, number.share)
+        masses, shares = self.masses(number, project), np.full(self.groups, number.share)
         if masses.ndim == 2:  # of one model
             return quantiles(self.column(number.column), masses, shares)
         columns = self.on_models(number.column, models=len(masses))
-        return np.stack([quantiles(column, each, shares) for column, each in zip(columns, masses, strict=True)])
+        return np.stack([quantiles(column, own, shares) for column, own in zip(columns, masses, strict=True)])
 
-    def masses(self, number: Quantile, marginal: Marginal) -> Weights:
-        """Return the rows of each group in each piece of a quantile's column, from the smallest values to the largest."""
-        return self.rows(number).totals(marginal, along=number.column)[..., self.column(number.column).ascending]
+    def masses(self, number: Sum | Mean | Quantile, project: Projection) -> Weights:
+        """Return the rows of each group in each piece of a number's column, from the smallest values to the largest."""
+        return self.rows(number).totals(project, along=number.column)[..., self.column(number.column).ascending]
 
     def on_models(self, column: int, *, models: int) -> Sequence[Column]:
         """Return a column as each of several models distributes its values."""
-        return [self.column(column)] * models
+        return self._varied.get(column) or [self.column(column)] * models
+
+    def varied(self, spreads: Mapping[int, Sequence[Spread | None]]) -> "Prepared":
+        """Return the same query for several models at once, each of which distributes the values of some columns in its own way.
+
+        Args:
+            spreads: The spread of each column on each model; None for the usual one.
+        """
+        varied = copy(self)
+        varied._forms = {}  # noqa: SLF001  its own copy
+        varied._varied = {  # noqa: SLF001
+            column: [self.column(column) if own is None else self.column(column).spread_by(own) for own in by_model]
+            for column, by_model in spreads.items()
+        }
+        return varied
 
     def _form(self, aggregate: Aggregate) -> Form:
         conditions = [self.query.where, aggregate.where]
@@ -244,97 +305,100 @@ class Prepared:
         if not isinstance(aggregate, Count):
             conditions.append(_present(aggregate.column))
         concerned = {term.column for condition in conditions for term in terms(condition)}
-        concerned |= {key.term.column for key in self.query.keys}
-        axes = tuple(sorted(concerned))
-        columns = tuple(map(self.column, axes))
-        self._refuse_too_many(axes, columns)
-        truth, group = self._truth(All(tuple(conditions)), axes), self._group(axes)
-        return Form(axes, tuple(map(self.seen, axes)), truth == 2, group, self.groups, value)
-
-    def _group(self, axes: Axes) -> npt.NDArray[np.int64]:
-        """Return the group of each combination of pieces, broadcast over the axes."""
-        group = np.zeros([1] * len(axes), dtype=np.int64)
+        offsets: dict[int, Indices] = {}
+        stride = self.groups
         for key, keys in zip(self.query.keys, self.keys, strict=True):
-            group = group * len(keys.values) + self.along(keys.of_piece, axes, key.term.column)
-        return group
+            stride //= len(keys.values)
+            column = key.term.column
+            offsets[column] = offsets.get(column, 0) + stride * keys.of_piece
+        axes = tuple(sorted(concerned | set(offsets)))
+        columns = {axis: self.column(axis) for axis in axes}
+        both = All(tuple(conditions))
+        if both not in self._boxes:
+            self._boxes[both] = boxes_of(both, self.column)
+        return Form(axes, columns, self._varied, self._boxes[both], offsets, self.groups, value)
 
     @cached_property
     def possible(self) -> npt.NDArray[np.bool_]:
         """Which groups can have rows, by `where` and by what groups are: a condition on a key excludes groups. Without keys, the one group can."""
-        if not self.query.keys:
-            return np.ones(1, dtype=np.bool_)
-        concerned = {term.column for term in terms(self.query.where)} | {key.term.column for key in self.query.keys}
-        axes = tuple(sorted(concerned))
-        group, holds = self._group(axes), self._truth(self.query.where, axes) == 2
-        others = tuple(axis for axis, size in enumerate(group.shape) if size == 1)
-        found = np.zeros(self.groups, dtype=np.bool_)
-        found[group[np.broadcast_to(holds.any(axis=others, keepdims=True), group.shape)]] = True
-        return found
-
-    def along(self, values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any]:
-        """Shape an array over a column's pieces so that it broadcasts over some columns."""
-        shape = [1] * len(axes)
-        shape[axes.index(column)] = len(values)
-        return values.reshape(shape)
-
-    def seen(self, column: int) -> Column:
-        """Return a column as forms see it."""
-        return self.column(column)
-
-    def _refuse_too_many(self, axes: Axes, columns: Sequence[Column]) -> None:
-        cells = math.prod(max(column.pieces, column.attribute.size) for column in columns)
-        if cells > MOST_CELLS:
-            named = ", ".join(
-                f"{self._universe.names[axis]} ({column.pieces:,})" for axis, column in zip(axes, columns, strict=True)
-            )
-            raise UsageError(
-                f"the question joins {cells:,} cells of {named}, and at most {MOST_CELLS:,} are possible; use fewer of these columns at once"
-            )
-
-    def _truth(self, condition: Condition, axes: Axes) -> Truths:
-        """Evaluate a condition on all pieces: 0 for false, 1 for unknown, 2 for true."""
-        match condition:
-            case Always(truth):
-                return np.full([1] * len(axes), 2 if truth else 0, dtype=np.int8)
-            case Not(part):
-                return np.int8(2) - self._truth(part, axes)
-            case IsTrue(part):
-                return np.where(self._truth(part, axes) == 2, np.int8(2), np.int8(0))
-            case All(parts) | AnyOf(parts):
-                combine = np.minimum if isinstance(condition, All) else np.maximum
-                found = np.full([1] * len(axes), 2 if isinstance(condition, All) else 0, dtype=np.int8)
-                for part in parts:
-                    found = combine(found, self._truth(part, axes))
-                return found
-            case IsNull(term):
-                null = self.column(term.column).null
-                return self.along(np.where(null, np.int8(2), np.int8(0)), axes, term.column)
-        column = condition.term.column
-        return self.along(self.column(column).truths(condition), axes, column)
+        return self.form(Count()).possible if self.query.keys else np.ones(1, dtype=np.bool_)
 
     def column(self, column: int) -> Column:
         """Return a column as the query sees it."""
         if column not in self._columns:
             attribute = self._universe.attributes[self._universe.names[column]]
-            self._columns[column] = Column.of(attribute, self.parts(column))
+            self._columns[column] = Column.of(attribute, self.query.parts(column))
         return self._columns[column]
 
-    def parts(self, column: int) -> list[Any]:
-        """Return the elementary conditions and keys that concern a column."""
-        return [part for part in self._parts if getattr(part, "term", part).column == column]
+    def classes(self, column: int) -> Groups:
+        """Number the cells of a column, in the order of their first cells: those that the query treats alike have the same number.
 
-    @cached_property
-    def _parts(self) -> list[Any]:
-        """All elementary conditions and keys of the query: a column is cut once, for all of them."""
-        inner = [each for number in self.query.numbers() for each in aggregates(number)]
-        conditions = [self.query.where, *(each.where for each in inner)]
-        elementary = [part for condition in conditions for part in leaves(condition) if not isinstance(part, Always)]
-        return [*elementary, *(key.term for key in self.query.keys)]
+        A cell that is cut has a number of its own, and so has each cell of a column whose values a number needs.
+        """
+        seen, cells = self.column(column), np.arange(self.column(column).attribute.size)
+        if column in self._valued:
+            return cells
+        own = np.full(len(cells), -1)
+        own[self.cut_cells(column)] = self.cut_cells(column)
+        signature = np.column_stack([self.results(column)[_first_pieces(seen)], own])
+        _, start, inverse = np.unique(signature, axis=0, return_index=True, return_inverse=True)
+        in_order = np.empty(len(start), dtype=np.intp)
+        in_order[np.argsort(start)] = np.arange(len(start))
+        return in_order[inverse.ravel()]
+
+    def is_cut(self, column: int) -> bool:
+        """Return whether the query treats values within one cell of a column differently.
+
+        A cell with several pieces need not be cut. Of whole numbers, `age >= 50` makes a piece of the 50, and both pieces of its bin count.
+        """
+        return bool(len(self.cut_cells(column)))
+
+    def cut_cells(self, column: int) -> npt.NDArray[np.intp]:
+        """Return the cells of a column within which the query treats values differently."""
+        seen, results = self.column(column), self.results(column)
+        return np.unique(seen.cell[(results != results[_first_pieces(seen)[seen.cell]]).any(axis=1)]).astype(np.intp)
+
+    def results(self, column: int) -> npt.NDArray[np.int64]:
+        """Return what every condition and key of the query gives for each piece of a column."""
+        if column not in self._results:
+            seen = self.column(column)
+            parts = [part for part in self.query.parts(column) if not isinstance(part, IsNull)]
+            results = [seen.keys(part).of_piece if isinstance(part, Term) else seen.truths(part) for part in parts]
+            self._results[column] = np.stack([seen.null, *results], axis=1).astype(np.int64)
+        return self._results[column]
+
+    def is_of_week(self, column: int) -> bool:
+        """Return whether the query distinguishes values of a column by their times of the week only, such as hours."""
+        asked = [getattr(part, "term", part) for part in self.query.parts(column)]
+        return all(isinstance(term.transform, Part) and term.transform.unit in OF_WEEK for term in asked)
 
 
-def evaluate(query: Query, universe: Universe, marginal: Marginal) -> dict[Number, Weights]:
-    """Return all numbers of a query, each with one entry for every group."""
-    return Prepared(query, universe).evaluate(marginal)
+def _first_pieces(column: Column) -> Indices:
+    """Return the first piece of each cell of a column."""
+    first = np.full(column.attribute.size, -1, dtype=np.int64)
+    first[column.cell[::-1]] = np.arange(column.pieces)[::-1]
+    return first
+
+
+def of_groups(array: Weights, columns: Axes, groups: Sequence[Groups]) -> Projection:
+    """Return the projection of counts of merged cells, which a form must not tell apart.
+
+    Args:
+        array: The counts.
+        columns: The column of each dimension.
+        groups: For each column, the merged cell of every cell.
+    """
+    sizes = {column: len(merged) for column, merged in zip(columns, groups, strict=True)}
+    first = {column: np.unique(merged, return_index=True)[1] for column, merged in zip(columns, groups, strict=True)}
+
+    def project(axes: Axes, matrices: Sequence[Matrix]) -> Weights:
+        others = tuple(place for place, column in enumerate(columns) if column not in axes)
+        order = np.argsort([column for column in columns if column in axes]).astype(np.intp)
+        summed = array.sum(axis=others).transpose(order)
+        whole = [np.eye(sizes[axis]) if matrix is None else matrix for axis, matrix in zip(axes, matrices, strict=True)]
+        return contracted(summed, [matrix[first[axis]] for axis, matrix in zip(axes, whole, strict=True)])
+
+    return project
 
 
 def combined(
@@ -356,8 +420,8 @@ def combined(
         case Constant(value):
             return np.full(groups, value)
         case Arithmetic(operator, left, right):
-            one, other = (combined(side, of, groups=groups, overall=overall) for side in (left, right))
-            return _arithmetic(operator, one, other)
+            sides = [combined(side, of, groups=groups, overall=overall) for side in (left, right)]
+            return _arithmetic(operator, *sides)
         case Overall(inner):
             total = combined(inner, overall or of, groups=groups).sum(axis=-1, keepdims=True)
             return np.repeat(total, groups, axis=-1)
@@ -375,19 +439,19 @@ def quantiles(column: Column, masses: Weights, shares: Weights, *, slopes: Weigh
     Args:
         column: The column.
         masses: The rows of each group in each piece of the column, from the smallest values to the largest.
-        shares: The wanted share of each group.
+        shares: The share of each group.
         slopes: How the density of each group changes across each piece, if it is not that of the column: see `tilt`.
     """
-    found, ends = np.full(len(masses), np.nan), np.cumsum(masses, axis=1)
+    values, ends = np.full(len(masses), np.nan), np.cumsum(masses, axis=1)
     some = np.flatnonzero(ends[:, -1] > LEAST_ROWS) if ends.size else np.zeros(0, dtype=np.intp)
-    wanted = shares[some] * ends[some, -1]
-    at = np.minimum((ends[some] < wanted[:, None]).sum(axis=1), masses.shape[1] - 1)
+    ranks = shares[some] * ends[some, -1]
+    at = np.minimum((ends[some] < ranks[:, None]).sum(axis=1), masses.shape[1] - 1)
     held = masses[some, at]
-    inside = np.clip((wanted - (ends[some, at] - held)) / np.maximum(held, TINY), 0.0, 1.0)
+    inside = np.clip((ranks - (ends[some, at] - held)) / np.maximum(held, 1e-300), 0.0, 1.0)
     if slopes is not None:
         inside = share_untilted(inside, slopes[some, at])
-    found[some] = column.within(column.ascending[at], share=inside)
-    return found
+    values[some] = column.within(column.ascending[at], share=inside)
+    return values
 
 
 def _present(column: int) -> Condition:
@@ -395,20 +459,9 @@ def _present(column: int) -> Condition:
 
 
 def _arithmetic(operator: str, left: Weights, right: Weights) -> Weights:
+    """Return not a number for a division by zero, and for too large a number."""
     if operator == "/":
-        found = np.full(np.broadcast_shapes(left.shape, right.shape), np.nan)
-        return np.asarray(np.divide(left, right, out=found, where=np.abs(right) > LEAST_ROWS))
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = np.asarray({"+": np.add, "-": np.subtract, "*": np.multiply}[operator](left, right))
-    return np.where(np.isfinite(found), found, np.nan)  # too large a number is null, like a division by zero
-
-
-def _remembered(marginal: Marginal) -> Marginal:
-    known: dict[Axes, Weights] = {}
-
-    def remembered(axes: Axes) -> Weights:
-        if axes not in known:
-            known[axes] = marginal(axes)
-        return known[axes]
-
-    return remembered
+        right = np.where(np.abs(right) > LEAST_ROWS, right, 0.0)
+    with np.errstate(all="ignore"):
+        number = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}[operator](left, right)
+    return np.where(np.isfinite(number), number, np.nan)

@@ -6,7 +6,7 @@ together, errors are larger than the replicates know: by how much, the release's
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
@@ -14,10 +14,10 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.answers.cells import Column
 from dpcore.answers.direct import Direct, Measured
-from dpcore.answers.ensemble import Ensemble
-from dpcore.answers.evaluate import Prepared, combined
-from dpcore.answers.merging import Merging
+from dpcore.answers.ensemble import Ensemble, Tilted
+from dpcore.answers.evaluate import Prepared
 from dpcore.answers.query import (
     Aggregate,
     Arithmetic,
@@ -32,22 +32,20 @@ from dpcore.answers.query import (
 )
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import make_uncertainty
-from dpcore.answers.shares import is_share, moved, never_negative
-from dpcore.answers.tilting import Resolved
+from dpcore.answers.shares import is_share, never_negative
+from dpcore.answers.sides import Sides, carried
+from dpcore.answers.tilting import Resolved, Valued
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 
 # Chosen on releases of three tables, so that 95 % intervals cover 95 %: docs/decisions/0044
 WIDER = {"mwem": 0.93, "adaptive": 0.97, "pmw": 1.05}  # the standard error of a count is multiplied by this
 OTHERS_WIDER = 1.1  # and that of another number by this
-CLUMPS = (
-    3.0  # a mean, sum or quantile over columns never measured together varies as if rows came in clumps of this many
-)
-IN_SIX = (
-    0.4**2
-)  # if there are too few rounds to connect all columns, a guess varies as if its rows came in 1 / 0.4^2 = 6 clumps
+# A mean, sum or quantile over columns never measured together varies as if rows came in clumps of so many.
+CLUMPS = 3.0
+# If there are too few rounds to connect all columns, a guess varies as if its rows came in 1 / 0.4^2 = 6 clumps.
+IN_SIX = 0.4**2
 USUAL = 8  # the usual variance weighs as much as this many replicates
-ONE_ROW = 1.0  # is added to variances before their logarithms are averaged: nobody needs to know a count better
 IN_PAIRS, APART, UNCONNECTED = 1.2, 1.5, 2.0  # factors for columns that were not measured together
 SUM_WIDER = 1.1  # of a sum of releases, whose fits leave less noise and the same structure: docs/decisions/0059
 SAME_NOISE = 0.5  # a noisy sum adds this part of what an independent one would, since the model has seen the same noise
@@ -100,25 +98,19 @@ class Interval:
         """The basis of each group."""
         if self.inferred is None or self.basis is not Basis.MEASURED:
             return [self.basis] * len(self.value)
-        return [Basis.MODEL if each else self.basis for each in self.inferred.tolist()]
+        return [Basis.MODEL if inferred else self.basis for inferred in self.inferred.tolist()]
 
-
-@dataclass(frozen=True)
-class Judged:
-    """The basis of a number, the factor of its standard error, and the wanted level of its interval."""
-
-    basis: Basis
-    factor: float
-    level: float
-
-
-@dataclass(frozen=True)
-class Doubt:
-    """The basis of a mean, sum or quantile, how many standard errors its interval extends, and the clumps in which rows may come."""
-
-    basis: Basis
-    errors: float
-    clumps: Weights | float
+    def extended(self, sides: Sides) -> "Interval":
+        """Return the interval, extended to either side by errors that are independent of those that it includes."""
+        below, above = self.value - self.low, self.high - self.value
+        inferred = self.inferred
+        if inferred is not None:
+            inferred = inferred | (sides.largest > np.maximum(below, above))
+        low, high = (
+            self.value - np.hypot(below, np.sqrt(sides.below)),
+            self.value + np.hypot(above, np.sqrt(sides.above)),
+        )
+        return replace(self, low=low, high=high, inferred=inferred)
 
 
 class Intervals:
@@ -128,14 +120,15 @@ class Intervals:
     """
 
     def __init__(self, release: Release) -> None:
-        self._known = release.uncertainty or make_uncertainty(release)
+        uncertainty = release.uncertainty or make_uncertainty(release)
+        self._scale, self._total = uncertainty.scale, uncertainty.model.total
         self._measured = Measured(release)
-        self._parts = len(release.manifest.get("parts") or ()) or 1
+        self._parts = release.parts
         self._wider = WIDER[release.manifest["strategy"]] * (SUM_WIDER if self._parts > 1 else 1.0)
-        self._least = _least_variance(release)
-        self._total = self._known.model.total
+        # Steps correct no error below 2 alpha rows, and those of replicates do not either.
+        self._least_error = release.steps.alpha * self._total if release.steps else 0.0
         self._constrained = bool(release.zeros.possible)
-        self.ensemble = Ensemble(release, self._known)
+        self.ensemble = Ensemble(release, uncertainty)
         self.limit = release.limit
 
     def of(
@@ -149,191 +142,145 @@ class Intervals:
             most_cells: The most cells that may be computed; None if there is no limit but those of every question.
         """
         checked_level(level)
-        merging = self.ensemble.merging(query)
-        cells = max(merging.cells, merging.groups * len(query.numbers()))
+        prepared = self.ensemble.prepared(query)
+        cells = max(prepared.cells, prepared.groups * len(query.numbers()))
         if most_cells is not None and cells > most_cells:
             raise UsageError(
                 f"the question needs {cells:,} cells, and at most {most_cells:,} are computed here; ask about fewer columns or wider bins, or let "
                 "the steward publish a release (dpflow session release) and use dpflow answer"
             )
-        values, differences = self.ensemble.evaluated(merging)
-        found = {
-            number: self._interval(merging, number, value, differences[number], level)
-            for number, value in values.items()
-        }
-        scale, hidden = _normal(level) / _normal(HIDDEN_LEVEL), self.ensemble.hidden(merging)
-        for number, each in found.items():
-            below, above = self._within_cells(merging, number, errors=_normal(level))
-            for change in scale * hidden.get(number, np.zeros((0, merging.groups))):
-                below, above = np.maximum(below, -change), np.maximum(above, change)
-            if below.any() or above.any():
-                found[number] = _extended(merging, number, each, below, above)
-        for number, each in found.items():
-            if is_share(number):
-                found[number] = replace(each, high=np.maximum(np.minimum(each.high, 1.0), each.value))
-        return merging, found
+        values, differences = self.ensemble.evaluated(prepared)
+        errors, hidden, intervals = _normal(level), self.ensemble.hidden(prepared), {}
+        for number, value in values.items():
+            if isinstance(number, Count):
+                interval = self._of_count(prepared, number, value, differences[number], level)
+            else:
+                interval = self._of_other(prepared, number, value, differences[number], level)
+            sides = self.ensemble.cut_cells(prepared, number, errors=errors)
+            if number in hidden:
+                sides = sides.or_larger(hidden[number].times(errors / _normal(HIDDEN_LEVEL)))
+            intervals[number] = _within_range(prepared, number, interval.extended(sides))
+        return prepared, intervals
 
-    def _within_cells(self, merging: Merging, number: Number, *, errors: float) -> tuple[Weights, Weights]:
-        """Return how far a number may be off to either side, because its counts and sums are of only some of the values of a cell."""
-        below, above = np.zeros(merging.groups), np.zeros(merging.groups)
-        parts = dict.fromkeys(part for part in aggregates(number) if isinstance(part, Count | Sum))
-        if not any(self.ensemble.cut_columns(merging, part) for part in parts):
-            return below, above
-        values = self.ensemble.parts(merging, number)
-        usual = combined(number, values.__getitem__, groups=merging.groups)
-        sides = {part: self.ensemble.within_cells(merging, part, errors=errors) for part in parts}
-        for some in moved(number, values, sides):
-            found = combined(number, some.__getitem__, groups=merging.groups, overall=values.__getitem__)
-            change = np.nan_to_num(found - usual)
-            below, above = below + np.minimum(change, 0.0) ** 2, above + np.maximum(change, 0.0) ** 2
-        return np.sqrt(below), np.sqrt(above)
-
-    def _interval(
-        self, merging: Merging, number: Number, value: Weights, differences: Weights, level: float
+    def _of_other(
+        self, prepared: Prepared, number: Number, value: Weights, differences: Weights, level: float
     ) -> Interval:
-        basis, factor = self._judged(merging, aggregates(number))
-        if basis is Basis.MEASURED and self.ensemble.needs_unmeasured_values(merging, number):
+        """Return the interval of a number other than a count.
+
+        If the values of its groups within cells were not measured, it lies around the number that tilted groups would have. The number
+        itself stays the model's, and inside the interval.
+        """
+        basis, factor = self._judged(prepared, aggregates(number))
+        if basis is Basis.MEASURED and self.ensemble.needs_unmeasured_values(prepared, number):
             basis = Basis.MODEL
-        if isinstance(number, Count):
-            return self._of_count(merging, number, value, differences, Judged(basis, factor, level))
-        clumps = self._clumps(merging, number, basis) if factor >= APART else 0.0
-        errors = student(level, len(differences)) * OTHERS_WIDER * self._of_parts(factor)
-        resolved = self._resolved(merging, number)
+        student_errors = student(level, len(differences))
+        errors = student_errors * OTHERS_WIDER * self._of_parts(factor)
+        resolved = self._resolved(prepared, number)
+        tilted = Tilted(value, differences, Sides.none(prepared.groups))
         if resolved:
-            return self._of_tilted(merging, number, value, resolved, Doubt(basis, errors, clumps))
-        half = errors * np.sqrt(self._squares(merging, number, differences, clumps))
-        if factor >= APART and isinstance(number, Arithmetic | Overall):
-            unmeasured = np.sqrt(self._of_unmeasured_counts(merging, number))
-            half = np.hypot(half, student(level, len(differences)) * unmeasured)
-        low, high = value - half, value + half
-        if never_negative(number):
-            low = np.maximum(low, 0.0)
+            tilted = self.ensemble.tilted(prepared, number, resolved, errors=errors)
+        squares = np.mean(tilted.differences**2, axis=0)
+        clumps: Weights | float = 0.0
+        if factor >= APART and isinstance(number, Mean | Sum | Quantile):
+            rows = self.ensemble.rows(prepared, number)
+            clumps = self._clumps(rows, basis, least=CLUMPS, wider=OTHERS_WIDER * UNCONNECTED)
+            if not isinstance(number, Quantile):
+                squares = squares + clumps * self.ensemble.sampling_variance(prepared, number)
+        squares = errors**2 * squares
+        if factor >= APART and isinstance(number, Arithmetic | Overall) and not resolved:
+            squares = squares + student_errors**2 * self._of_unmeasured_counts(prepared, number)
+        low, high = tilted.value - np.sqrt(squares), tilted.value + np.sqrt(squares)
         if isinstance(number, Quantile):
-            ends = self.ensemble.quantile_ends(merging, number, errors, clumps=clumps)
+            ends = self.ensemble.quantile_ends(prepared, number, errors, clumps=clumps, resolved=resolved.get(number))
             low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
-        value, low, high = _within_range(merging, number, (value, low, high))
-        return Interval(value, low, high, basis)
+        if not resolved:
+            return Interval(value, low, high, basis)
+        inferred = np.abs(tilted.value - value) + tilted.sides.largest > np.maximum(
+            tilted.value - low, high - tilted.value
+        )
+        around = Interval(tilted.value, low, high, basis).extended(tilted.sides)
+        return Interval(value, np.minimum(around.low, value), np.maximum(around.high, value), basis, inferred)
 
-    def _clumps(self, merging: Merging, number: Number, basis: Basis) -> Weights | float:
-        """Return the clumps in which rows of a mean, sum or quantile may come, if its columns were never measured together."""
-        least = max(CLUMPS, self._known.scale.unmeasured)
-        if not isinstance(number, Mean | Sum | Quantile) or not self._is_blind(basis):
+    def _clumps(self, rows: Weights, basis: Basis, *, least: float = 0.0, wider: float = 1.0) -> Weights | float:
+        """Return the clumps in which rows seem to come over columns that were never measured together.
+
+        They are large if the columns are a guess because the release has too few rounds, and not because they hardly depend on each other.
+
+        Args:
+            rows: The rows of each group.
+            basis: What the number is based on.
+            least: The least size of a clump.
+            wider: What the standard error is multiplied by afterwards.
+        """
+        least = max(least, self._scale.unmeasured)
+        if basis is not Basis.GUESS or self._measured.could_connect:
             return least
-        in_six = IN_SIX / (OTHERS_WIDER * UNCONNECTED) ** 2  # the standard error is multiplied by both
-        return np.maximum(least, in_six * self.ensemble.rows(merging, number))
+        return np.maximum(least, IN_SIX / wider**2 * rows)
 
-    def _is_blind(self, basis: Basis) -> bool:
-        """Return whether a guess is one because the release has too few rounds, and not because the columns hardly depend on each other."""
-        return basis is Basis.GUESS and not self._measured.could_connect
+    def _unmeasured(self, counts: Weights, basis: Basis) -> Weights:
+        """Return the variance of counts over columns that were never measured together: as if rows came in clumps."""
+        return np.asarray(self._clumps(counts, basis) * counts * (1 - np.minimum(counts / self._total, 1.0)))
 
-    def _squares(self, merging: Merging, number: Number, differences: Weights, clumps: Weights | float) -> Weights:
-        squares: Weights = np.mean(differences**2, axis=0)
-        if np.any(clumps) and isinstance(number, Mean | Sum):
-            squares = squares + clumps * self.ensemble.sampling_variance(merging, number)
-        return squares
-
-    def _of_unmeasured_counts(self, merging: Merging, number: Number) -> Weights:
+    def _of_unmeasured_counts(self, prepared: Prepared, number: Number) -> Weights:
         """Return the variance of a computed number, such as a share, that is due to counts over columns never measured together.
 
         Each such count has that variance, which no replicate shows. The number changes as if its counts moved by their standard deviations,
         one at a time.
         """
-        values = self.ensemble.parts(merging, number)
-        usual = combined(number, values.__getitem__, groups=merging.groups)
-        found = np.zeros(merging.groups)
+        values, moves = self.ensemble.parts(prepared, number), []
         for part, value in values.items():
-            basis, factor = self._judged(merging, [part])
+            basis, factor = self._judged(prepared, [part])
             if isinstance(part, Count) and factor >= APART:
-                moved = {**values, part: value + np.sqrt(self._unmeasured(value, basis))}
-                changed = combined(number, moved.__getitem__, groups=merging.groups, overall=values.__getitem__)
-                found = found + np.nan_to_num(changed - usual) ** 2
-        return found
+                moves.append([{**values, part: value + np.sqrt(self._unmeasured(value, basis))}])
+        sides = carried(number, values, moves, groups=prepared.groups)
+        return sides.below + sides.above
 
-    def _unmeasured(self, counts: Weights, basis: Basis) -> Weights:
-        """Return the variance of counts over columns that were never measured together: as if rows came in clumps."""
-        least = self._known.scale.unmeasured
-        clumps = np.maximum(least, IN_SIX * counts) if self._is_blind(basis) else least
-        found: Weights = clumps * counts * (1 - np.minimum(counts / self._total, 1.0))
-        return found
-
-    def _of_tilted(
-        self,
-        merging: Merging,
-        number: Number,
-        value: Weights,
-        resolved: Mapping[Aggregate, Resolved],
-        doubt: Doubt,
-    ) -> Interval:
-        """Return the interval of a number of groups whose values within cells were not measured.
-
-        It lies around the number that tilted groups would have. The number itself stays the model's, and inside the interval.
-        """
-        tilted = self.ensemble.tilted(merging, number, resolved, errors=doubt.errors)
-        half = doubt.errors * np.sqrt(self._squares(merging, number, tilted.differences, doubt.clumps))
-        low, high = tilted.value - half, tilted.value + half
-        if isinstance(number, Quantile):
-            ends = self.ensemble.quantile_ends(
-                merging, number, doubt.errors, clumps=doubt.clumps, resolved=resolved[number]
-            )
-            low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
-        below, above = tilted.value - low, high - tilted.value
-        low, high = tilted.value - np.hypot(below, tilted.below), tilted.value + np.hypot(above, tilted.above)
-        within = np.abs(tilted.value - value) + np.maximum(tilted.below, tilted.above)
-        inferred = within > np.maximum(below, above)
-        low, high = np.minimum(low, value), np.maximum(high, value)
-        value, low, high = _within_range(merging, number, (value, low, high))
-        return Interval(value, low, high, doubt.basis, inferred)
-
-    def _resolved(self, merging: Merging, number: Number) -> dict[Aggregate, Resolved]:
+    def _resolved(self, prepared: Prepared, number: Number) -> dict[Valued, Resolved]:
         """Return the measured cells of each aggregate whose groups depend on how values lie within cells."""
-        found: dict[Aggregate, Resolved] = {}
-        for each in aggregates(number):
-            if isinstance(each, Count) or not self.ensemble.has_leaves(each.column):
+        resolved: dict[Valued, Resolved] = {}
+        for part in aggregates(number):
+            if isinstance(part, Count) or not self.ensemble.has_leaves(part.column):
                 continue
-            others = [axis for axis in merging.rows(each).axes if axis != each.column]
+            others = [axis for axis in prepared.rows(part).axes if axis != part.column]
             if others:
-                found[each] = Resolved(*self._measured.cells_with(each.column, others))
-        return found
+                resolved[part] = Resolved(*self._measured.cells_with(part.column, others))
+        return resolved
 
     def _of_count(
-        self, merging: Merging, number: Count, value: Weights, differences: Weights, judged: Judged
+        self, prepared: Prepared, number: Count, value: Weights, differences: Weights, level: float
     ) -> Interval:
-        form = merging.form(number)
-        direct = self._measured.counts(merging, form)
+        basis, factor = self._judged(prepared, [number])
+        form = prepared.form(number)
+        direct = self._measured.counts(prepared, form)
         usual = self._usual(value, direct, columns=len(form.axes))
-        if self.ensemble.asks_for_times_of_week(merging, form.axes):
+        if self.ensemble.asks_for_times_of_week(prepared, form.axes):
             # What is usual was learned from counts of whole cells.
             usual = np.maximum(usual, np.mean(differences**2, axis=0))
-        variances = (self._wider * self._of_parts(judged.factor)) ** 2 * _steadied(differences, usual) + self._least
-        if judged.factor >= APART:
-            variances = variances + self._unmeasured(value, judged.basis)
-        errors = student(judged.level, len(differences) + USUAL)
-        if direct is None:
-            low, high = value - errors * np.sqrt(variances), value + errors * np.sqrt(variances)
-        else:
-            low, high = _combined(value, variances, direct, errors=errors, normal=_normal(judged.level))
-        never = value == 0
-        if never.any():
-            excluded = (differences == 0).all(axis=0) if self._constrained else np.zeros(len(value), dtype=np.bool_)
-            never &= ~form.possible | excluded  # such as `age < 20 and age > 60`, or what constraints exclude
-            low, high = np.where(never, 0.0, low), np.where(never, 0.0, high)
-        return Interval(value, np.maximum(low, 0.0), np.maximum(high, 0.0), judged.basis)
+        variances = (self._wider * self._of_parts(factor)) ** 2 * _steadied(differences, usual) + self._least_error**2
+        if factor >= APART:
+            variances = variances + self._unmeasured(value, basis)
+        low, high = _combined(
+            value, variances, direct, errors=student(level, len(differences) + USUAL), normal=_normal(level)
+        )
+        # No row can be in some groups, such as `age < 20 and age > 60`, or constraints exclude them.
+        excluded = (differences == 0).all(axis=0) if self._constrained else np.zeros(len(value), dtype=np.bool_)
+        never = (value == 0) & (~form.possible | excluded)
+        return Interval(value, np.where(never, 0.0, low), np.where(never, 0.0, high), basis)
 
-    def _usual(self, counts: Weights, direct: Direct | None, *, columns: int) -> Weights:
+    def _usual(self, counts: Weights, direct: Direct, *, columns: int) -> Weights:
         """Return the usual variance of counts. A model has little room to err where it was measured."""
-        found = self._known.scale.usual(counts, columns=columns)
-        if direct is None or not any(self._known.scale.measured):  # nothing was learned from measured counts
-            return found
-        known = np.isfinite(direct.variances)
-        variances = np.where(known, direct.variances, 1.0)
-        return np.where(known, self._known.scale.usual_measured(counts, variances, columns=columns), found)
+        usual = self._scale.usual(counts, columns=columns)
+        if not any(self._scale.measured):  # nothing was learned from measured counts
+            return usual
+        measured = self._scale.usual_measured(counts, direct.finite, columns=columns)
+        return np.where(direct.known, measured, usual)
 
-    def _judged(self, merging: Merging, parts: Iterable[Aggregate]) -> tuple[Basis, float]:
+    def _judged(self, prepared: Prepared, parts: Iterable[Aggregate]) -> tuple[Basis, float]:
         """Return the basis of a number, and the factor of its standard error: those of its worst part."""
         basis, factor = Basis.MEASURED, 1.0
         for part in parts:
-            axes = merging.rows(part).axes
-            if self._measured.covers(merging, axes):
+            axes = prepared.rows(part).axes
+            if self._measured.covers(prepared, axes):
                 continue
             if not self._measured.connected(axes):
                 return Basis.GUESS, UNCONNECTED
@@ -344,13 +291,6 @@ class Intervals:
     def _of_parts(self, factor: float) -> float:
         """Return the factor for a sum: what was never measured is the same in all parts, so it adds up, while noise partly cancels out."""
         return math.sqrt(1 + (factor**2 - 1) * self._parts)
-
-
-def _least_variance(release: Release) -> float:
-    """Return the least variance of a count. `pmw` corrects no error below 2 alpha rows, and its replicates do not either."""
-    if release.manifest["strategy"] != "pmw":
-        return 0.0
-    return float((release.manifest["spec"]["strategy"]["alpha"] * release.model.total) ** 2)
 
 
 def _steadied(differences: Weights, usual: Weights) -> Weights:
@@ -364,7 +304,8 @@ def _steadied(differences: Weights, usual: Weights) -> Weights:
     spread = squares - bias**2
     bias_squared = np.maximum(bias**2 - spread / max(replicates - 1, 1), 0.0)  # without what chance alone gives
     own = replicates / (replicates + USUAL)
-    averaged = np.exp(own * np.log(squares - bias_squared + ONE_ROW) + (1 - own) * np.log(usual + ONE_ROW))
+    # One row is added before logarithms are averaged: nobody needs to know a count better.
+    averaged = np.exp(own * np.log(squares - bias_squared + 1.0) + (1 - own) * np.log(usual + 1.0))
     return np.asarray(averaged + bias_squared)
 
 
@@ -376,44 +317,38 @@ def _combined(
     The interval lies around an average by inverse variances, and is never wider than that of the noisy sum alone. The number itself stays
     the model's and inside the interval, so that the counts of groups add up.
     """
-    known = np.isfinite(direct.variances)
-    sums = np.where(known, direct.variances, 1.0)
-    weight = np.where(known, SAME_NOISE * variances / (SAME_NOISE * variances + sums), 0.0)
-    centre = weight * np.where(known, direct.counts, 0.0) + (1 - weight) * value
-    half = errors * np.sqrt((1 - SAME_NOISE * weight) * variances)
-    half = np.where(known, np.minimum(half, normal * np.sqrt(sums)), half)
+    weight = np.where(direct.known, SAME_NOISE * variances / (SAME_NOISE * variances + direct.finite), 0.0)
+    centre = weight * direct.counts + (1 - weight) * value
+    half = np.minimum(errors * np.sqrt((1 - SAME_NOISE * weight) * variances), normal * np.sqrt(direct.variances))
     return np.minimum(centre - half, value), np.maximum(centre + half, value)
 
 
-def _extended(prepared: Prepared, number: Number, found: Interval, below: Weights, above: Weights) -> Interval:
-    """Extend an interval to either side, by errors that are independent of those that it includes."""
-    low = found.value - np.hypot(found.value - found.low, below)
-    high = found.value + np.hypot(found.high - found.value, above)
-    if never_negative(number):
-        low = np.maximum(low, 0.0)
-    _, low, high = _within_range(prepared, number, (found.value, low, high))
-    inferred = found.inferred
-    if inferred is not None:
-        inferred = inferred | (np.maximum(below, above) > np.maximum(found.value - found.low, found.high - found.value))
-    return replace(found, low=low, high=high, inferred=inferred)
-
-
-def _within_range(prepared: Prepared, number: Number, numbers: Sequence[Weights]) -> Sequence[Weights]:
-    """Return a mean or quantile and the ends of its interval, moved to the least and the greatest value of its column.
+def _within_range(prepared: Prepared, number: Number, interval: Interval) -> Interval:
+    """Return an interval within the values that a number can have: those of its column for a mean or quantile, no negative counts, no share above 1.
 
     Rounding errors may move a mean of equal values beyond that value, too.
     """
-    if not isinstance(number, Mean | Quantile):
-        return numbers
-    column = prepared.column(number.column)
+    value, low, high = interval.value, interval.low, interval.high
+    if isinstance(number, Mean | Quantile):
+        first, last = _ends(prepared.column(number.column))
+        value, low, high = (np.clip(numbers, first, last) for numbers in (value, low, high))
+    if never_negative(number):
+        low = np.maximum(low, 0.0)
+    if is_share(number):
+        high = np.maximum(np.minimum(high, 1.0), value)
+    return replace(interval, value=value, low=low, high=high)
+
+
+def _ends(column: Column) -> tuple[float, float]:
+    """Return the least and the greatest value of a column, or their places."""
     if column.spread is None:
         values = column.means[~column.null]
-        first, last = values.min(), values.max()
-    else:
-        first, last = column.spread.bounds[0], column.spread.bounds[-1] - column.spread.whole
-        if not column.is_moment:
-            first, last = (float(column.spread.value(np.asarray([place]))[0]) for place in (first, last))
-    return [np.clip(each, first, last) for each in numbers]
+        return values.min(), values.max()
+    places = column.spread.bounds[0], column.spread.bounds[-1] - column.spread.whole
+    if column.is_moment:
+        return places
+    first, last = column.spread.value(np.array(places)).tolist()
+    return float(first), float(last)
 
 
 def checked_level(level: float) -> float:

@@ -1,7 +1,7 @@
 """Judge a release before it is published: the errors of its counts, and the figures of its pictures. Nothing is charged for it."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import combinations
 
 import numpy as np
@@ -19,7 +19,7 @@ from dpcore.answers.errors import (
 )
 from dpcore.answers.intervals import Basis, Intervals
 from dpcore.answers.release import Release
-from dpcore.marginals.workload import Axes, Workload
+from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
 from dpcore.release.draft import Judgement
 from dpcore.reporting.count import Count
@@ -30,45 +30,39 @@ from dpcore.universe.leaves import Fine
 
 MOST_PICTURES, MOST_PAIRED, MOST_COMPARED = 100, 24, 64
 """Columns with a picture, columns whose pairs are shown, and columns among which those with the strongest dependence are found."""
-AT_ONCE = 64
 
 
-def judge(release: Release, workload: Workload) -> Judgement:
-    """Return the errors of a workload's counts, and the portrait of the release.
-
-    Args:
-        release: A release that knows about its errors.
-        workload: The marginals that matter.
-    """
-    universe, names = release.universe, release.universe.names
-    listed, left_out = listed_marginals(universe, workload)
-    dependence = dict(_dependence(release, _comparable(universe, MOST_COMPARED)))
+def judge(release: Release) -> Judgement:
+    """Return the errors of the counts of columns, pairs and measured marginals, and the portrait of a release that knows about its errors."""
+    universe, names, measured = release.universe, release.universe.names, Measured(release)
+    dependence = {
+        axes: mutual_information(counts) for axes, counts in release.model.marginals(_comparable(universe)).items()
+    }
     paired = _most_dependent(len(names), dependence)
-    pairs = [axes for axes in combinations(paired, 2) if axes in dependence]
+    listed, left_out = listed_marginals(universe, [*combinations(paired, 2), *measured.sets])
     intervals = Intervals(release)
-    intervals.ensemble.keep(dict.fromkeys((*listed, *pairs)))
-    found = {axes: errors_of(intervals, universe, axes) for axes in dict.fromkeys((*listed, *pairs))}
-    measured = Measured(release)
-    tables = {axes: _table(universe, each, _basis(each, measured)) for axes, each in found.items()}
+    intervals.ensemble.keep(listed)
+    errors = {axes: errors_of(intervals, universe, axes) for axes in listed}
+    tables = {axes: _table(universe, own, _basis(own, measured)) for axes, own in errors.items()}
     pictures = [axes for axes in listed if len(axes) == 1][:MOST_PICTURES]
     portrait = Portrait(
-        columns=tuple(_picture(intervals, universe, tables[axes], found[axes]) for axes in pictures),
+        columns=tuple(_picture(intervals, universe, tables[axes], errors[axes]) for axes in pictures),
         paired=tuple(names[axis] for axis in paired),
         unpaired=tuple(name for axis, name in enumerate(names) if axis not in paired),
         pairs=tuple(_pairs(universe, paired, tables, dependence)),
-        tables=tuple(sorted((tables[axes] for axes in listed), key=_trust)),
+        tables=tuple(sorted(tables.values(), key=_trust)),
         left_out=tuple(tuple(names[axis] for axis in axes) for axes in left_out),
         more_columns=len(names) - len(pictures),
         level=LEVEL,
         total=release.model.total,
     )
-    return Judgement(errors_table(universe, (found[axes] for axes in listed)), portrait)
+    return Judgement(errors_table(universe, errors.values()), portrait)
 
 
-def _picture(intervals: Intervals, universe: Universe, table: CountTable, found: CountErrors) -> ColumnPicture:
+def _picture(intervals: Intervals, universe: Universe, table: CountTable, errors: CountErrors) -> ColumnPicture:
     """Return the picture of a column."""
-    attribute = universe.attributes[universe.names[found.axes[0]]]
-    counts = column_counts(intervals, universe, found)
+    attribute = universe.attributes[universe.names[errors.axes[0]]]
+    counts = column_counts(intervals, universe, errors)
     note = picture_note(attribute, counts)
     return ColumnPicture(table, counts, on_axis=has_axis(attribute), cells=cells_words(attribute), note=note)
 
@@ -78,26 +72,19 @@ def _trust(table: CountTable) -> tuple[int, float]:
     return list(Rating).index(table.rating), table.error or 0.0
 
 
-def _comparable(universe: Universe, most: int) -> list[Axes]:
+def _comparable(universe: Universe) -> list[Axes]:
     """Return the pairs of the first columns that have few enough cells, alone and together, the smallest ones first."""
     shape, cells = universe.shape, 0
-    found: list[Axes] = []
-    pairs = combinations(range(min(len(shape), most)), 2)
-    for axes in sorted(pairs, key=lambda axes: math.prod(shape[axis] for axis in axes)):
-        size = math.prod(shape[axis] for axis in axes)
+    pairs: list[Axes] = []
+    for axes in sorted(
+        combinations(range(min(len(shape), MOST_COMPARED)), 2), key=lambda axes: shape[axes[0]] * shape[axes[1]]
+    ):
+        size = shape[axes[0]] * shape[axes[1]]
         cells += size
         if size > MOST_CELLS_EACH or cells > MOST_CELLS:
             break
-        found.append(axes)
-    return found
-
-
-def _dependence(release: Release, pairs: list[Axes]) -> Iterator[tuple[Axes, float]]:
-    """Yield pairs of columns with their dependence by the model."""
-    model = release.model
-    for start in range(0, len(pairs), AT_ONCE):
-        marginals = model.marginals(pairs[start : start + AT_ONCE])
-        yield from ((axes, mutual_information(counts)) for axes, counts in marginals.items())
+        pairs.append(axes)
+    return pairs
 
 
 def mutual_information(counts: Weights) -> float:
@@ -125,57 +112,56 @@ def _entropy(shares: Weights) -> float:
 def _most_dependent(columns: int, dependence: dict[Axes, float]) -> tuple[int, ...]:
     """Return the columns whose pairs are shown: all, or those with the strongest dependence, in their order. Those not compared come last."""
     strongest = dict.fromkeys(range(columns), -1.0)
-    for axes, found in dependence.items():
+    for axes, information in dependence.items():
         for axis in axes:
-            strongest[axis] = max(found, strongest[axis])
+            strongest[axis] = max(information, strongest[axis])
     return tuple(sorted(sorted(strongest, key=lambda axis: (-strongest[axis], axis))[:MOST_PAIRED]))
 
 
 def _pairs(
     universe: Universe, paired: tuple[int, ...], tables: dict[Axes, CountTable], dependence: dict[Axes, float]
 ) -> Iterable[PairPicture]:
-    for (first, one), (second, other) in combinations(enumerate(paired), 2):
-        axes = (one, other)
+    for places in combinations(range(len(paired)), 2):
+        axes = tuple(paired[place] for place in places)
         if axes in tables:
             table = tables[axes]
-            known = None if table.basis == GUESS else dependence.get(axes)
+            information = None if table.basis == GUESS else dependence.get(axes)
         else:
-            columns = (universe.names[one], universe.names[other])
-            table, known = CountTable(columns, universe.shape[one] * universe.shape[other], None, INFERRED), None
-        yield PairPicture(first, second, table, known)
+            columns = tuple(universe.names[axis] for axis in axes)
+            size = math.prod(universe.shape[axis] for axis in axes)
+            table, information = CountTable(columns, size, None, INFERRED), None
+        yield PairPicture(*places, table, information)
 
 
-def _basis(found: CountErrors, measured: Measured) -> str:
+def _basis(errors: CountErrors, measured: Measured) -> str:
     """Return what a table is based on. A guess is inferred from other columns, if measurements connect its own."""
-    if found.basis is Basis.GUESS and measured.connected(found.axes):
-        return INFERRED
-    return str(found.basis)
+    basis = errors.interval.basis
+    return INFERRED if basis is Basis.GUESS and measured.connected(errors.axes) else str(basis)
 
 
-def _table(universe: Universe, found: CountErrors, basis: str) -> CountTable:
+def _table(universe: Universe, errors: CountErrors, basis: str) -> CountTable:
     """Return a marginal as a table with an example: its largest count, or the largest that is not good, if the table is not."""
-    columns = tuple(universe.names[axis] for axis in found.axes)
-    relative = found.expected / np.maximum(found.counts, 1.0)
-    rating = rate(found.share)
-    chosen = (
-        np.ones(len(relative), dtype=np.bool_) if rating is Rating.GOOD else relative > min(found.share, FAIR_ERROR)
-    )
-    at = int(np.argmax(np.where(chosen, found.counts, -1.0)))
-    value, low, high = (float(each[at]) for each in (found.counts, found.low, found.high))
-    example = Count(cell_label(universe, found, at), value, low, high)
-    return CountTable(columns, len(found.counts), found.share, basis, example, _blurred(universe, found))
+    columns, counts = tuple(universe.names[axis] for axis in errors.axes), errors.counts
+    rating, shown = rate(errors.share), counts
+    if rating is not Rating.GOOD:
+        uncertain = errors.expected / np.maximum(counts, 1.0) > min(errors.share, FAIR_ERROR)
+        shown = np.where(uncertain, counts, -1.0)
+    at = int(np.argmax(shown))
+    value, low, high = (float(end[at]) for end in (counts, errors.interval.low, errors.interval.high))
+    example = Count(cell_label(universe, errors, at), value, low, high)
+    return CountTable(columns, len(counts), errors.share, basis, example, _blurred(universe, errors))
 
 
-def _blurred(universe: Universe, found: CountErrors) -> float:
+def _blurred(universe: Universe, errors: CountErrors) -> float:
     """Return the share of pairs of rows that the cells of columns at full resolution do not tell apart, summed over these columns."""
-    counts = np.maximum(found.counts, 0.0).reshape([len(cells) for cells in found.cells])
+    counts = np.maximum(errors.counts, 0.0).reshape(errors.shape)
     shares, blurred = counts / max(float(counts.sum()), 1.0), 0.0
-    for place, (axis, cells) in enumerate(zip(found.axes, found.cells, strict=True)):
+    for place, (axis, cells) in enumerate(zip(errors.axes, errors.cells, strict=True)):
         attribute = universe.attributes[universe.names[axis]]
         if isinstance(attribute, Fine):
             # The last width is for cells outside the range, such as that of nulls.
             widths = np.append(np.diff(attribute.cell_bounds), 0)
             several = widths[np.minimum(cells, len(widths) - 1)] > 1
-            own = shares.sum(axis=tuple(other for other in range(shares.ndim) if other != place))
+            own = shares.sum(axis=tuple(dimension for dimension in range(shares.ndim) if dimension != place))
             blurred += float(np.sum(own[several] ** 2))
     return blurred

@@ -65,15 +65,13 @@ class LeafTree:
         # A node beside an end lacks the place of that end.
         beside_first, beside_last = self.starts == 1, self.starts + self.widths == self.leaves.size - 1
         widths = self.widths + beside_first + beside_last
-        found: npt.NDArray[np.int64] = (np.array(self.node_widths)[:, None] > widths).sum(axis=0)
-        found[self._ends] = 0
-        return found
+        return np.where(self._ends, 0, (np.array(self.node_widths)[:, None] > widths).sum(axis=0))
 
     @cached_property
     def _ends(self) -> npt.NDArray[np.bool_]:
         return np.asarray((self.widths == 1) & ((self.starts == 0) | (self.starts == self.leaves.size - 1)))
 
-    def deviation(self, level: "int | npt.NDArray[np.int64]") -> Weights:
+    def deviation(self, level: int | npt.NDArray[np.int64]) -> Weights:
         """Return the standard deviation of the count of a node of a level. It is counted again at every later level."""
         levels = min(self.noise.levels, len(self.node_widths))  # those of a tree of times of the week come after them
         return np.asarray(self.noise.deviation / np.sqrt(np.maximum(levels - np.asarray(level), 1)))
@@ -106,17 +104,15 @@ class LeafTree:
         """
         if self.summed:
             return UNKNOWN_UNEVENNESS
-        found = [UNKNOWN_UNEVENNESS] * WEIGHT
+        unevenness = [UNKNOWN_UNEVENNESS] * WEIGHT
         for level in range(1, len(self.node_widths)):
-            parents = self.parents(level)
-            nodes, part = np.unique(self.nodes(level), return_inverse=True)
-            first = np.zeros(len(nodes), dtype=np.intp)
-            first[part] = parents
+            _, first, part = np.unique(self.nodes(level), return_index=True, return_inverse=True)
+            parents = self.parents(level)[first]
             rows = np.bincount(part, weights=self.rows)
-            count = np.bincount(first)
-            total = np.bincount(first, weights=rows)
-            squares = np.bincount(first, weights=rows**2)
+            count = np.bincount(parents)
+            total = np.bincount(parents, weights=rows)
+            squares = np.bincount(parents, weights=rows**2)
             split = (count > 1) & (total > 0)
             even = 1 / count[split]
-            found += ((squares[split] / total[split] ** 2 - even) / (1 - even)).tolist()
-        return float(np.mean(found))
+            unevenness += ((squares[split] / total[split] ** 2 - even) / (1 - even)).tolist()
+        return float(np.mean(unevenness))

@@ -21,14 +21,14 @@ from dpcore.answers.query import Count, Output, Query, terms
 from dpcore.answers.release import Release, open_release
 from dpcore.answers.series import Series
 from dpcore.answers.summed import summed_release
-from dpcore.answers.uncertainty import restored, uncertainty_table, writing_options
+from dpcore.answers.uncertainty import restored, uncertainty_table
 from dpcore.descent import Finding
 from dpcore.errors import UsageError
-from dpcore.marginals.workload import Workload
 from dpcore.release.draft import Draft, Judgement, SyntheticRows
 from dpcore.release.integrity import MANIFEST, damaged, one_line
-from dpcore.release.publishing import Published, write_folder
+from dpcore.release.publishing import Published
 from dpcore.release.statement import Statement, state_sum
+from dpcore.release.targets import write_folder
 from dpcore.spec import Declaration
 from dpcore.spec.release import ReleaseSpec
 from dpcore.universe import Categorical
@@ -52,16 +52,16 @@ def merge(series: Series, folder: Path, *, where: str | None = None) -> Publishe
     choice = _chosen(series, where)
     members = choice.members
     _refuse_place(folder, members)
-    releases = [open_release(each.folder) for each in members]
-    by_age = sorted(zip(members, releases, strict=True), key=lambda each: -series.members.index(each[0]))
-    statement = state_sum([release.manifest["privacy"] for _, release in by_age])
+    releases = [open_release(member.folder) for member in members]
+    by_age = sorted(range(len(members)), key=lambda place: -series.members.index(members[place]))
+    statement = state_sum([releases[place].manifest["privacy"] for place in by_age])
     total = summed_release(releases)
     return write_folder(_draft(releases, total, statement, name=folder.name, choice=choice), folder)
 
 
 def _refuse_place(folder: Path, members: Sequence[Member]) -> None:
-    for each in members:
-        if isinstance(each.folder, Path) and folder.resolve().is_relative_to(each.folder.resolve().parent):
+    for member in members:
+        if isinstance(member.folder, Path) and folder.resolve().is_relative_to(member.folder.resolve().parent):
             raise UsageError(
                 f"{one_line(folder)} lies among the releases that are added, where a reader would count their rows twice; choose a folder "
                 "elsewhere"
@@ -85,8 +85,8 @@ def _chosen(series: Series, where: str | None) -> Choice:
             )
     periods = series.periods(query)
     choice = series.chosen(periods, query)
-    for each in choice.members:
-        periods.without(query, each.blocks, release=each.folder.name)  # raises if the condition divides its rows
+    for member in choice.members:
+        periods.without(query, member.blocks, release=member.folder.name)  # raises if the condition divides its rows
     if len(choice.members) == 1:
         raise UsageError(
             f"only {one_line(choice.members[0].folder.name)} covers these blocks, so there is nothing to add; use that release"
@@ -95,17 +95,15 @@ def _chosen(series: Series, where: str | None) -> Choice:
 
 
 def _draft(releases: Sequence[Release], total: Release, statement: Statement, *, name: str, choice: Choice) -> Draft:
-    manifest, known = releases[-1].manifest, total.known
-    if known is None:
+    manifest, uncertainty = releases[-1].manifest, total.unwritten_uncertainty
+    if uncertainty is None:
         raise TypeError("a sum without replicates")
     declaration = _declaration(manifest, total)
-    count, seed = max(0, round(total.model.total)), _seed(releases)
-    wanted, near = declaration.spec.output.rows, declaration.workload.marginals
-    count = count if wanted == "noisy" else wanted
+    rows, seed = declaration.spec.output.rows, _seed(releases)
+    near, count = declaration.workload.marginals, max(0, round(total.model.total)) if rows == "noisy" else rows
 
-    def uncertainty(most_bytes: int) -> tuple[pa.Table, dict[str, Any]]:
-        table = uncertainty_table(known, total.measurements, most_bytes=most_bytes)
-        return table, writing_options(table)
+    def written(most_bytes: int) -> pa.Table:
+        return uncertainty_table(uncertainty, total.measurements, most_bytes=most_bytes)
 
     return Draft(
         declaration=declaration,
@@ -118,11 +116,11 @@ def _draft(releases: Sequence[Release], total: Release, statement: Statement, *,
         statement=statement,
         name=name,
         seed=seed,
-        findings=_findings(total),
+        findings=tuple(map(partial(_joined, total), _FINDINGS.validate_python(total.manifest["discovered"]))),
         functions=tuple(map(LearnedFunction.told, manifest.get("dependencies", ()))),
         warnings=tuple(_warnings(releases, choice)),
-        uncertainty=uncertainty,
-        judge=partial(_judged, total, declaration.workload),
+        uncertainty=written,
+        judge=partial(_judged, total),
         start=total.start,
         parts=tuple(map(_part, releases)),
     )
@@ -139,16 +137,12 @@ def _declaration(manifest: Mapping[str, Any], total: Release) -> Declaration:
     return Declaration(Path("merged.yaml"), spec, total.universe, workload, digest)
 
 
-def _judged(total: Release, workload: Workload, table: pa.Table) -> Judgement:
-    return judge(replace(total, known=restored(table, total.measurements)), workload)
-
-
-def _findings(total: Release) -> tuple[Finding, ...]:
-    """Return what was found in the columns of the sum: of categories, those of all releases."""
-    return tuple(map(partial(_joined, total), _FINDINGS.validate_python(total.manifest["discovered"])))
+def _judged(total: Release, table: pa.Table) -> Judgement:
+    return judge(replace(total, unwritten_uncertainty=restored(table, total.measurements)))
 
 
 def _joined(total: Release, finding: Finding) -> Finding:
+    """Return what was found in a column of the sum: of categories, those of all releases."""
     attribute = total.universe.attributes[finding.column]
     if not isinstance(attribute, Categorical) or not finding.found:
         return finding
@@ -158,10 +152,11 @@ def _joined(total: Release, finding: Finding) -> Finding:
 
 def _warnings(releases: Sequence[Release], choice: Choice) -> list[str]:
     """Return what a reader of the sum should know, and what readers of its parts were told."""
-    told = choice.warnings(so="the rows of that time are missing")
-    if any(each.manifest.get("persons") for each in releases):
-        told.append("the rows of one synthetic person are not kept together in a merged release")
-    return list(dict.fromkeys([*told, *(warning for each in releases for warning in each.manifest["warnings"])]))
+    warnings = choice.warnings(so="the rows of that time are missing")
+    if any(release.manifest.get("persons") for release in releases):
+        warnings.append("the rows of one synthetic person are not kept together in a merged release")
+    warnings += (warning for release in releases for warning in release.manifest["warnings"])
+    return list(dict.fromkeys(warnings))
 
 
 def _part(release: Release) -> dict[str, Any]:
@@ -179,5 +174,5 @@ def _part(release: Release) -> dict[str, Any]:
 
 def _seed(releases: Sequence[Release]) -> int:
     """Return a public seed: the rows of a sum follow from its parts."""
-    digest = hashlib.sha256("\n".join(each.manifest_sha256 for each in releases).encode()).digest()
+    digest = hashlib.sha256("\n".join(release.manifest_sha256 for release in releases).encode()).digest()
     return int.from_bytes(digest[:8])

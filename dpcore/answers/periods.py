@@ -13,23 +13,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.answers.boxes import reduced
 from dpcore.answers.cells import Column
 from dpcore.answers.query import (
-    All,
     Always,
     Among,
-    AnyOf,
     Compare,
     Condition,
     Count,
-    IsNull,
-    IsTrue,
     Key,
     KeyOf,
-    Not,
     Query,
     Term,
-    aggregates,
     leaves,
 )
 from dpcore.errors import UsageError
@@ -38,11 +33,10 @@ from dpcore.universe import Attribute, Date, Datetime
 from dpcore.universe.blocks import Calendar, TimeBlock
 
 MOST_PERIODS = 100_000
-MOST_BEYOND = 6
-"""Of more missing periods before or after all published ones, only the first and the last are named."""
+MOST_NAMED = 6
+"""Of more blocks, or periods before or after all published ones, only the first and the last are named."""
 SPAN = " to "
 """Between the first and the last of many periods that are named as one."""
-Truths = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +66,7 @@ class Periods:
             attribute: That column.
             published: The blocks that some release covers.
         """
-        parts = [part for part in _parts(query) if getattr(part, "term", part).column == position]
+        parts = query.parts(position)
         first, last = _span(calendar, published, [day for part in parts for day in _named_days(part)])
         if isinstance(attribute, Datetime):
             ends = datetime.combine(first, time.min), datetime.combine(last, time(23, 59, 59))
@@ -81,9 +75,9 @@ class Periods:
             days = Date(minimum=first, maximum=last, every=calendar.every)
         return cls(calendar, position, Column.of(days, parts, released=False))
 
-    def needed(self, condition: Condition) -> tuple[str, ...]:
-        """Return the periods in which a condition may hold for some row, whatever its other columns are."""
-        return tuple(self._labels[cell] for cell in self._needed(condition))
+    def needed(self, condition: Condition) -> dict[int, str]:
+        """Return the periods in which a condition may hold for some row, whatever its other columns are, by their cells."""
+        return {cell: self._labels[cell] for cell in np.unique(self.column.cell[self._may_hold(condition)]).tolist()}
 
     def missing(self, condition: Condition, covered: Collection[str], published: Iterable[TimeBlock]) -> list[str]:
         """Return the needed periods that are not covered. Many of them before or after all published ones are named as one.
@@ -93,16 +87,13 @@ class Periods:
             covered: The names of the covered blocks.
             published: The blocks that some release covers.
         """
-        known = [self._cell(block) for block in published]
-        first, last = min(known), max(known)
-        missing = [cell for cell in self._needed(condition) if self._labels[cell] not in covered]
-        before = [self._labels[cell] for cell in missing if cell < first]
-        between = [self._labels[cell] for cell in missing if first <= cell <= last]
-        after = [self._labels[cell] for cell in missing if cell > last]
+        cells = [self._cell(block) for block in published]
+        first, last = min(cells), max(cells)
+        missing = [(cell, label) for cell, label in self.needed(condition).items() if label not in covered]
+        before = [label for cell, label in missing if cell < first]
+        between = [label for cell, label in missing if first <= cell <= last]
+        after = [label for cell, label in missing if cell > last]
         return [*_as_one(before), *between, *_as_one(after)]
-
-    def _needed(self, condition: Condition) -> list[int]:
-        return [int(cell) for cell in np.unique(self.column.cell[self._most(condition) == 2])]
 
     @cached_property
     def _labels(self) -> tuple[str, ...]:
@@ -117,7 +108,7 @@ class Periods:
 
     def may_hold(self, condition: Condition, block: TimeBlock) -> bool:
         """Return whether a condition may hold for a row of a block."""
-        return bool((self._most(condition)[self._pieces([block])] == 2).any())
+        return bool(self._may_hold(condition)[self._pieces([block])].any())
 
     def without(self, query: Query, blocks: Sequence[TimeBlock], *, release: str) -> tuple[Query, tuple[Any, ...]]:
         """Return a question about rows of these blocks that does not need the column, and the values of the keys that were removed.
@@ -127,34 +118,31 @@ class Periods:
         """
         pieces = self._pieces(blocks)
 
-        def known(part: Any) -> Any:
-            if getattr(part, "term", Term(-1)).column != self.position:
+        def decided(part: Any) -> Any:
+            if part.term.column != self.position:
                 return part
-            truths = np.zeros(1, np.int8) if isinstance(part, IsNull) else self.column.truths(part)[pieces]
-            return Always(truth=bool(self._one(truths, release=release) == 2))
+            return Always(truth=bool(self._only(self.column.truths(part)[pieces], release=release) == 2))
 
         removed: list[Any] = []
         for key in query.keys:
             if key.term.column == self.position:
                 keys = self.column.keys(key.term)
-                at = self._one(keys.of_piece[pieces], release=release)
+                at = self._only(keys.of_piece[pieces], release=release)
                 removed.append((keys.values[at], keys.highs[at]))
-        kept = tuple(key for key in query.keys if key.term.column != self.position)
+        others = tuple(key for key in query.keys if key.term.column != self.position)
         self._refuse_values(query)
-        return replace(_changed(query, known), keys=kept), tuple(removed)
+        return replace(_changed(query, decided), keys=others), tuple(removed)
 
     def _refuse_values(self, query: Query) -> None:
-        for number in query.numbers():
-            for each in aggregates(number):
-                if not isinstance(each, Count) and each.column == self.position:
-                    raise UsageError(
-                        f"{one_line(self.calendar.column)} is not among the released columns, and only divides them into blocks; use it in "
-                        "where and group by, not in sum, avg or median"
-                    )
+        if any(not isinstance(part, Count) and part.column == self.position for part in query.aggregates()):
+            raise UsageError(
+                f"{one_line(self.calendar.column)} is not among the released columns, and only divides them into blocks; use it in "
+                "where and group by, not in sum, avg or median"
+            )
 
-    def _one(self, found: npt.NDArray[Any], *, release: str) -> Any:
+    def _only(self, values: npt.NDArray[Any], *, release: str) -> Any:
         """Return the only value among some, or raise."""
-        distinct = np.unique(found)
+        distinct = np.unique(values)
         if len(distinct) != 1:
             raise UsageError(
                 f"{one_line(release)} does not have the column {one_line(self.calendar.column)}, so its rows cannot be divided by it; ask "
@@ -164,37 +152,26 @@ class Periods:
 
     def _pieces(self, blocks: Sequence[TimeBlock]) -> npt.NDArray[np.bool_]:
         """Return which pieces the rows of some blocks may lie in. Late rows may have any earlier day."""
-        found = np.zeros(len(self._labels), dtype=np.bool_)
+        may_lie = np.zeros(len(self._labels), dtype=np.bool_)
         for block in blocks:
-            at = self._cell(block)
-            found[0 if block.late else at : at + 1] = True
-        return np.asarray(found[self.column.cell])
+            cell = self._cell(block)
+            may_lie[0 if block.late else cell : cell + 1] = True
+        return np.asarray(may_lie[self.column.cell])
 
-    def _most(self, condition: Condition) -> Truths:
-        """Return the most that the truth of a condition can be on each piece: 0 for false, 1 for unknown, 2 for true."""
-        return self._bounds(condition)[1]
-
-    def _bounds(self, condition: Condition) -> tuple[Truths, Truths]:
-        """Return the least and the most that the truth of a condition can be on each piece, whatever other columns are."""
-        pieces = self.column.pieces
-        match condition:
-            case Always(truth):
-                return (np.full(pieces, 2 * truth, dtype=np.int8),) * 2
-            case Not(part):
-                least, most = self._bounds(part)
-                return np.int8(2) - most, np.int8(2) - least
-            case IsTrue(part):
-                least, most = (np.where(each == 2, np.int8(2), np.int8(0)) for each in self._bounds(part))
-                return least, most
-            case All(parts) | AnyOf(parts):
-                combine = np.minimum if isinstance(condition, All) else np.maximum
-                start = np.full(pieces, 2 if isinstance(condition, All) else 0, dtype=np.int8)
-                both = [(start, start), *map(self._bounds, parts)]
-                return combine.reduce([each[0] for each in both]), combine.reduce([each[1] for each in both])
-        if condition.term.column != self.position:
-            return np.zeros(pieces, dtype=np.int8), np.full(pieces, 2, dtype=np.int8)
-        # a row of a block has a day, so its day is never null
-        return (np.zeros(pieces, np.int8) if isinstance(condition, IsNull) else self.column.truths(condition),) * 2
+    def _may_hold(self, condition: Condition) -> npt.NDArray[np.bool_]:
+        """Return on which pieces a condition may be true, whatever other columns are. A row of a block has a day, so its day is never null."""
+        parts = [
+            part for part in leaves(condition) if not isinstance(part, Always) and part.term.column == self.position
+        ]
+        if not parts:
+            return np.full(self.column.pieces, reduced(condition) != Always(truth=False))
+        truths, kind = np.unique(
+            np.stack([self.column.truths(part) for part in parts], axis=1), axis=0, return_inverse=True
+        )
+        may_hold = [
+            reduced(condition, dict(zip(parts, row, strict=True))) != Always(truth=False) for row in truths.tolist()
+        ]
+        return np.array(may_hold)[kind.ravel()]
 
 
 def _as_one(names: list[str]) -> list[str]:
@@ -203,15 +180,7 @@ def _as_one(names: list[str]) -> list[str]:
     >>> _as_one(["2026-01", "2026-02"]), _as_one([f"2026-{month:02}" for month in range(1, 13)])
     (['2026-01', '2026-02'], ['2026-01 to 2026-12'])
     """
-    return names if len(names) <= MOST_BEYOND else [f"{names[0]}{SPAN}{names[-1]}"]
-
-
-def _parts(query: Query) -> list[Any]:
-    """Return all elementary conditions and keys of a question."""
-    inner = [each for number in query.numbers() for each in aggregates(number)]
-    conditions = [query.where, *(each.where for each in inner)]
-    elementary = [part for condition in conditions for part in leaves(condition) if not isinstance(part, Always)]
-    return [*(part for part in elementary if not isinstance(part, IsNull)), *(key.term for key in query.keys)]
+    return names if len(names) <= MOST_NAMED else [f"{names[0]}{SPAN}{names[-1]}"]
 
 
 def _named_days(part: Any) -> list[date]:
@@ -245,34 +214,12 @@ def _span(calendar: Calendar, published: Iterable[TimeBlock], named: Sequence[da
 def _changed(node: Any, change: Callable[[Any], Any]) -> Any:
     """Return a question with each elementary condition replaced, and with conditions as short as their constants allow."""
     if isinstance(node, tuple):
-        return tuple(_changed(each, change) for each in node)
+        return tuple(_changed(part, change) for part in node)
     if not is_dataclass(node) or isinstance(node, Term | Key | KeyOf):
         return node
     if hasattr(node, "term"):
         return change(node)
-    found = {each.name: _changed(getattr(node, each.name), change) for each in fields(node)}
-    if "where" in found:
-        found["where"] = _shortened(found["where"])
-    return replace(node, **found)  # type: ignore[type-var]
-
-
-def _shortened(condition: Condition) -> Condition:
-    """Return a condition without constants, so that conditions on the same rows are equal.
-
-    >>> _shortened(AnyOf((Always(truth=False), Not(All((IsNull(Term(0)), Always(truth=True)))))))
-    Not(part=IsNull(term=Term(column=0, transform=None)))
-    """
-    match condition:
-        case Not(part) | IsTrue(part):
-            inner = _shortened(part)
-            if isinstance(inner, Always):
-                return Always(truth=inner.truth != isinstance(condition, Not))
-            return replace(condition, part=inner)
-        case All(parts) | AnyOf(parts):
-            neutral = Always(truth=isinstance(condition, All))
-            kept = [each for each in map(_shortened, parts) if each != neutral]
-            decided = [each for each in kept if isinstance(each, Always)]
-            if decided or not kept:
-                return decided[0] if decided else neutral
-            return kept[0] if len(kept) == 1 else replace(condition, parts=tuple(kept))
-    return condition
+    changed = {field.name: _changed(getattr(node, field.name), change) for field in fields(node)}
+    if "where" in changed:
+        changed["where"] = reduced(changed["where"])
+    return replace(node, **changed)  # type: ignore[type-var]

@@ -3,13 +3,24 @@
 Columns are named by their positions in the universe. A tree that `sql.parse` returns fits its universe; a tree made by hand is not checked.
 """
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 Value: TypeAlias = Any
 """A constant: a text, a boolean, a Fraction, a date or a datetime."""
+
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Compare:
-    """A term compared with a constant. The operator is one of =, <>, <, <=, >, >=."""
+    """A term compared with a constant. The operator is one of `COMPARISONS`."""
 
     term: Term
     operator: str
@@ -95,7 +106,7 @@ class IsNull:
 class Always:
     """A constant truth value."""
 
-    truth: bool
+    truth: bool = True
 
 
 @dataclass(frozen=True)
@@ -134,7 +145,7 @@ Condition: TypeAlias = Compare | Among | Like | IsNull | Always | Not | IsTrue |
 class Count:
     """The number of rows that also satisfy a condition."""
 
-    where: Condition = Always(truth=True)
+    where: Condition = Always()
 
 
 @dataclass(frozen=True)
@@ -142,7 +153,7 @@ class Sum:
     """The sum of a column of numbers over rows that also satisfy a condition. Nulls are left out."""
 
     column: int
-    where: Condition = Always(truth=True)
+    where: Condition = Always()
 
 
 @dataclass(frozen=True)
@@ -150,7 +161,7 @@ class Mean:
     """The mean of a column of numbers, likewise."""
 
     column: int
-    where: Condition = Always(truth=True)
+    where: Condition = Always()
 
 
 @dataclass(frozen=True)
@@ -159,7 +170,7 @@ class Quantile:
 
     column: int
     share: float
-    where: Condition = Always(truth=True)
+    where: Condition = Always()
 
 
 @dataclass(frozen=True)
@@ -198,7 +209,7 @@ class KeyOf:
 
 @dataclass(frozen=True)
 class Having:
-    """A comparison of results. The operator is one of =, <>, <, <=, >, >=, or `is null`, for which the right side is left out."""
+    """A comparison of results. The operator is one of `COMPARISONS`, or `is null`, for which the right side is left out."""
 
     left: Number | KeyOf
     operator: str
@@ -250,9 +261,9 @@ class Query:
     """
 
     outputs: tuple[Output, ...]
-    where: Condition = Always(truth=True)
+    where: Condition = Always()
     keys: tuple[Key, ...] = ()
-    having: Any = Always(truth=True)
+    having: Any = Always()
     order: tuple[Order, ...] = ()
     limit: int | None = None
     offset: int = 0
@@ -261,10 +272,21 @@ class Query:
         """Return all numbers that are shown, filtered or sorted by, each once."""
         return tuple(dict.fromkeys(self.places()))
 
+    def aggregates(self) -> tuple[Aggregate, ...]:
+        """Return all aggregates that numbers are computed from."""
+        return tuple(aggregate for number in self.numbers() for aggregate in aggregates(number))
+
+    def parts(self, column: int) -> list[Any]:
+        """Return all elementary conditions, and the terms of all keys, that concern a column."""
+        conditions = [self.where, *(aggregate.where for aggregate in self.aggregates())]
+        elementary = [part for condition in conditions for part in leaves(condition) if not isinstance(part, Always)]
+        parts = [*elementary, *(key.term for key in self.keys)]
+        return [part for part in parts if getattr(part, "term", part).column == column]
+
     def places(self) -> tuple[Number, ...]:
         """Return the number in each place that has one. Two places may have the same."""
-        every = [each.value for each in self.outputs] + [each.by for each in self.order] + list(_sides(self.having))
-        return tuple(each for each in every if isinstance(each, Number))
+        values = [output.value for output in self.outputs] + [order.by for order in self.order]
+        return tuple(value for value in [*values, *_sides(self.having)] if isinstance(value, Number))
 
 
 def aggregates(number: Number) -> Iterator[Aggregate]:
@@ -284,7 +306,7 @@ def aggregates(number: Number) -> Iterator[Aggregate]:
 def leaves(condition: Any) -> Iterator[Any]:
     """Yield the parts of a condition or filter that are not composed of others.
 
-    >>> list(leaves(Not(All((IsNull(Term(0)), Always(truth=True))))))
+    >>> list(leaves(Not(All((IsNull(Term(0)), Always())))))
     [IsNull(term=Term(column=0, transform=None)), Always(truth=True)]
     """
     waiting = [condition]

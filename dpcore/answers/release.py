@@ -1,7 +1,7 @@
 """Open a release from its folder alone: its universe, its measurements, and the model that was fitted to them."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,17 +12,16 @@ from dpcore.errors import DpflowError, UsageError
 from dpcore.marginals.measurements import BOUGHT, EXPECTED_TOTAL, Measurement
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.zeros import Zeros
-from dpcore.models import DenseModel, FactoredModel, Functions, Model
-from dpcore.models.fitting import How, SignedSteps, Transcript, fit_dense, fit_factored
+from dpcore.models import Model
+from dpcore.models.fitting import How, SignedSteps, Transcript, fit, new_model
 from dpcore.models.start import UNIFORM, Start
 from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.release.integrity import MANIFEST, damaged, is_there, one_line, open_regular, refuse_store_error
 from dpcore.release.listing import pointed
 from dpcore.release.manifest import manifest_in
-from dpcore.release.measured import MEASUREMENTS, read_measurements
+from dpcore.release.measured import MEASUREMENTS, START, read_measurements, read_start
 from dpcore.release.publishing import UNCERTAINTY
-from dpcore.release.started import START, read_start
-from dpcore.release.sums import SUMS
+from dpcore.release.signing import SUMS
 from dpcore.release.withdrawal import require_not_withdrawn
 from dpcore.spec.described import restore_universe
 from dpcore.universe import Universe
@@ -38,9 +37,9 @@ class Release:
         universe: The columns, with the cells that the run has found.
         resolutions: The columns and their coarser versions, which the axes of measurements refer to.
         measurements: All noisy measurements, in the order of their charges.
-        known: What it knows about its errors, for a release that is not yet in its folder.
-        begun: Where its weights have started, for a release that is not yet in its folder.
-        manifest_sha256: The SHA-256 of the very bytes that `manifest` was read from; empty for a release that is not yet in its folder.
+        unwritten_uncertainty: What it knows about its errors, for a release that is not yet in its folder.
+        begun: Where its weights have started, likewise.
+        manifest_sha256: The SHA-256 of the very bytes that `manifest` was read from; empty likewise.
     """
 
     folder: AnyPath
@@ -48,7 +47,7 @@ class Release:
     universe: Universe
     resolutions: Resolutions
     measurements: tuple[Measurement, ...]
-    known: Uncertainty | None = None
+    unwritten_uncertainty: Uncertainty | None = None
     manifest_sha256: str = ""
     begun: Start | None = None
 
@@ -64,8 +63,13 @@ class Release:
         if privacy["unit"] == "row":
             return None
         unit, most = one_line(privacy["unit"]), int(privacy["max_rows_per_unit"])
-        each = " in each release" if self.manifest.get("parts") else ""
-        return f"at most {most:,} row{'' if most == 1 else 's'} of each {unit} {'counts' if most == 1 else 'count'}{each}, chosen at random"
+        where = " in each release" if self.parts > 1 else ""
+        return f"at most {most:,} row{'' if most == 1 else 's'} of each {unit} {'counts' if most == 1 else 'count'}{where}, chosen at random"
+
+    @property
+    def parts(self) -> int:
+        """Of how many releases it is the sum."""
+        return len(self.manifest.get("parts") or ()) or 1
 
     @property
     def local_folder(self) -> Path:
@@ -81,8 +85,11 @@ class Release:
     @property
     def transcript(self) -> Transcript:
         """The measurements that the model was fitted to."""
-        learned = (each for each in self.measurements if not each.step.startswith((EXPECTED_TOTAL, BOUGHT)))
-        return Transcript.of(learned)
+        return Transcript.of(
+            measurement
+            for measurement in self.measurements
+            if not measurement.step.startswith((EXPECTED_TOTAL, BOUGHT))
+        )
 
     @cached_property
     def zeros(self) -> Zeros:
@@ -92,72 +99,85 @@ class Release:
     @cached_property
     def uncertainty(self) -> Uncertainty | None:
         """What the release knows about its errors; None for a release that was published without it."""
-        if self.known is not None:
-            return self.known
-        if all(each["path"] != UNCERTAINTY for each in self.manifest["files"]):
-            return None
-        _require_unchanged(self.folder, self.manifest, UNCERTAINTY)
-        return read_uncertainty(self.folder / UNCERTAINTY, self.measurements)
+        if self.unwritten_uncertainty is not None:
+            return self.unwritten_uncertainty
+        return read_uncertainty(self._file(UNCERTAINTY), self.measurements) if self._has_file(UNCERTAINTY) else None
 
     @cached_property
     def start(self) -> Start:
         """Where the weights of the model have started: uniform, unless the release has a prior that was used."""
         if self.begun is not None:
             return self.begun
-        if all(each["path"] != START for each in self.manifest["files"]):
-            return UNIFORM
-        _require_unchanged(self.folder, self.manifest, START)
-        return read_start(self.folder / START)
+        return read_start(self._file(START)) if self._has_file(START) else UNIFORM
+
+    def _has_file(self, name: str) -> bool:
+        return any(file["path"] == name for file in self.manifest["files"])
+
+    def _file(self, name: str) -> AnyPath:
+        """Return the path of a file. Raise if it is not the one that was published."""
+        _require_unchanged(self.folder, self.manifest, name)
+        return self.folder / name
 
     @cached_property
     def model(self) -> Model:
         """The last model of the run: restored, or fitted again, which takes seconds. It is then kept."""
-        known = self.uncertainty
-        return self.fit(self.transcript) if known is None else self.assigned(known.model)
+        uncertainty = self.uncertainty
+        return self.fit(self.transcript) if uncertainty is None else self.assigned(uncertainty.model)
 
-    def fit(self, transcript: Transcript, *, per_cell: float | None = None) -> Model:
-        """Fit the release's kind of model to a transcript, as the run did; with `per_cell`, more or less closely."""
-        return self.fitted(transcript, how=How(per_cell=per_cell))[0]
+    @property
+    def is_factored(self) -> bool:
+        """Whether the model is a factored one."""
+        return bool(self.manifest["strategy"] == "adaptive")
+
+    @cached_property
+    def steps(self) -> SignedSteps | None:
+        """The steps in which the model was corrected, count by count; None if it was fitted to marginals."""
+        declared = self.manifest["spec"].get("strategy") or {}
+        if "alpha" not in declared:
+            return None
+        return SignedSteps.of(self.universe.shape, rounds=declared["rounds"], alpha=declared["alpha"])
+
+    def fit(self, transcript: Transcript) -> Model:
+        """Fit the release's kind of model to a transcript, as the run did."""
+        return self.fitted(transcript)[0]
 
     def fitted(
         self, transcript: Transcript, *, how: How | None = None, model: Model | None = None
-    ) -> tuple[Model, Functions]:
+    ) -> tuple[Model, Fit]:
         """Fit the release's kind of model to a transcript, and return its functions, too.
 
         Args:
             transcript: Measurements like those of the release.
-            how: How it is fitted; None as the run did. `pmw` has only one way.
+            how: How it is fitted; None as the run did. Signed steps have only one way.
             model: A model that this method has returned for measurements of the same marginals. It is used again, which saves time.
         """
-        shape, orders, zeros = self.universe.shape, self.universe.orders, self.zeros
-        match self.manifest["strategy"]:
-            case "mwem":
-                dense = model if isinstance(model, DenseModel) else None
-                return fit_dense(shape, transcript, orders=orders, zeros=zeros, how=how, model=dense, start=self.start)
-            case "pmw":
-                told = self.manifest["spec"]["strategy"]
-                steps = SignedSteps.of(shape, rounds=told["rounds"], alpha=told["alpha"])
-                return steps.fitted(shape, transcript, zeros=zeros)
-            case "adaptive":
-                factored = model if isinstance(model, FactoredModel) else None
-                nested = self.resolutions.nested
-                return fit_factored(
-                    nested, transcript, orders=orders, zeros=zeros, how=how, model=factored, start=self.start
-                )
-        raise UsageError(f"the release was made by another version of dpflow; answer with the one in its {MANIFEST}")
+        fitted: Model
+        universe = self.universe
+        if self.steps is not None:
+            fitted, functions = self.steps.fitted(universe.shape, transcript, zeros=self.zeros)
+        else:
+            fitted, functions = fit(
+                self._modelled_columns,
+                transcript,
+                orders=universe.orders,
+                zeros=self.zeros,
+                how=how,
+                model=model,
+                start=self.start,
+            )
+        return fitted, Fit(fitted.total, functions)
 
-    def assigned(self, fit: Fit) -> Model:
+    def assigned(self, fitted: Fit) -> Model:
         """Return the release's kind of model with these functions."""
-        if self.manifest["strategy"] != "adaptive":
-            dense = DenseModel(self.universe.shape, total=fit.total, start=self.start.functions, zeros=self.zeros)
-            dense.assign(fit.functions)
-            return dense
-        nested, start = self.resolutions.nested, self.start.functions
-        model = FactoredModel(nested, total=fit.total, start=start, zeros=self.zeros)
-        for axes in fit.functions:
-            model.make_room([axes])  # one after the other, as in the rounds: their order decides the tree
-        model.assign(fit.functions)
+        model = new_model(self._modelled_columns, total=fitted.total, start=self.start.functions, zeros=self.zeros)
+        model.make_room_in_turn(fitted.functions)
+        model.assign(fitted.functions)
         return model
+
+    @property
+    def _modelled_columns(self) -> Sequence[int] | Resolutions:
+        """The columns as `new_model` needs them."""
+        return self.resolutions.nested if self.is_factored else self.universe.shape
 
 
 def open_release(folder: str | AnyPath) -> Release:
@@ -174,24 +194,20 @@ def open_release(folder: str | AnyPath) -> Release:
         raise UsageError(
             f"{one_line(path)} has no {MANIFEST}; name the folder of a release, such as releases/DATASET/RELEASE"
         )
-    require_not_withdrawn(path)
-    return _opened(*manifest_in(path), path)
+    return open_release_with(None, path)
 
 
-def open_release_with(written: bytes, path: AnyPath) -> Release:
+def open_release_with(written: bytes | None, path: AnyPath) -> Release:
     """Read the release of exactly this folder, with a manifest that the caller has read and, for example, compared with the ledger.
 
-    The manifest has the hashes of the other files. So nothing that was put into the folder since can take their place.
+    The manifest has the hashes of the other files. So nothing that was put into the folder since can take their place. None reads it here.
 
     Raises:
         UsageError: If it was withdrawn, or it is damaged.
         OutputError: If its store fails.
     """
     require_not_withdrawn(path)
-    return _opened(*manifest_in(path, written=written), path)
-
-
-def _opened(manifest: Mapping[str, Any], digest: str, path: AnyPath) -> Release:
+    manifest, digest = manifest_in(path, written=written)
     _require_unchanged(path, manifest, MEASUREMENTS)
     resolutions, measurements = read_measurements(path / MEASUREMENTS)
     universe = universe_of(manifest, path)
@@ -221,12 +237,12 @@ def universe_of(manifest: Mapping[str, Any], path: AnyPath) -> Universe:
 def _require_unchanged(folder: AnyPath, manifest: Mapping[str, Any], name: str) -> None:
     """Raise if a file is not the one that was published."""
     try:
-        (wanted,) = (each["sha256"] for each in manifest["files"] if each["path"] == name)
-        with open_regular(folder / name) as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        (published,) = (file["sha256"] for file in manifest["files"] if file["path"] == name)
+        with open_regular(folder / name) as opened:
+            unchanged = hashlib.file_digest(opened, "sha256").hexdigest() == published
     except (OSError, KeyError, TypeError, ValueError) as error:
         refuse_store_error(folder / name, error)
-        wanted, found = None, ""
-    if wanted != found:
+        unchanged = False
+    if not unchanged:
         require_not_withdrawn(folder)  # meanwhile
         raise damaged(folder, f"{name} is missing, or not what was published")

@@ -24,18 +24,11 @@ from dpcore.models import Model
 from dpcore.models.fitting import How, Transcript
 from dpcore.models.model import Weights
 
-REPLICATES = 8  # of a model that is fitted within seconds
+REPLICATES = 8
+LARGE, LARGE_REPLICATES = 1 << 21, 4  # a dense model of more cells gets fewer
 OTHER_FITS = 3  # besides the replicates: of the model, of its pilot, and to the earlier rounds alone
-LARGE, LARGE_REPLICATES = 1 << 21, 4  # from this many cells on, a dense model gets fewer
-HUGE, HUGE_REPLICATES = 1 << 24, 3
-PILOT_PER_CELL = {
-    "mwem": 1.0,
-    "adaptive": 1.5,
-    "pmw": None,
-}  # twice, or one and a half times, what the model may fit; docs/decisions/0044
+PILOT_PER_CELL = {"mwem": 1.0, "adaptive": 1.5}  # about twice what the model may fit; docs/decisions/0044
 TRIES, PILOT_TRIES = 90, 80  # the pilot continues from the model; a fit that ends by itself takes less
-RANGES_EACH = 60  # of each marginal that is predicted
-FEWEST_PREDICTED = 3  # marginals
 
 
 def replicates_for(release: Release) -> int:
@@ -45,9 +38,8 @@ def replicates_for(release: Release) -> int:
 
 def replicates_of(strategy: str, size: int) -> int:
     """Return how many replicates a release of a strategy gets, whose universe has `size` cells."""
-    cells = 0 if strategy == "adaptive" else size
-    fewer = HUGE_REPLICATES if cells > HUGE else LARGE_REPLICATES
-    return min(REPLICATES, fewer) if cells > LARGE else REPLICATES
+    is_large = strategy != "adaptive" and size > LARGE
+    return min(REPLICATES, LARGE_REPLICATES) if is_large else REPLICATES
 
 
 def make_uncertainty(release: Release, *, pause: Callable[[], None] = lambda: None) -> Uncertainty:
@@ -57,38 +49,36 @@ def make_uncertainty(release: Release, *, pause: Callable[[], None] = lambda: No
         release: The release.
         pause: Called after every fit.
     """
-    transcript, replicates = release.transcript, replicates_for(release)
-    used, functions = release.fitted(transcript)
-    model = Fit(used.total, functions)
+    transcript = release.transcript
+    model, released = release.fitted(transcript)
     pause()
     # The pilot keeps what smoothing drops from the release, so that replicates show what that costs.
-    closer = PILOT_PER_CELL[release.manifest["strategy"]]
-    how = How(per_cell=closer, tries=PILOT_TRIES, start=functions, smooth=False)
-    used, functions = release.fitted(transcript, how=how, model=used)
-    pilot = Fit(used.total, functions)
+    closer = PILOT_PER_CELL.get(release.manifest["strategy"])
+    how = How(per_cell=closer, tries=PILOT_TRIES, start=released.functions, smooth=False)
+    model, pilot = release.fitted(transcript, how=how, model=model)
     rng = np.random.default_rng(seed_of(transcript))
     measurements = (*transcript.first, *transcript.later)
-    expected = {each.axes: used.marginal(each.axes) for each in measurements}
+    expected = {measurement.axes: model.marginal(measurement.axes) for measurement in measurements}
     pure = release.manifest["spec"]["privacy"]["delta"] == 0
-    usual = UsualErrors(used, measurements, list(release.universe.attributes.values()), rng)
-    made: list[Fit] = []
-    for _ in range(replicates):
+    usual = UsualErrors(model, measurements, list(release.universe.attributes.values()), rng)
+    replicates = []
+    for _ in range(replicates_for(release)):
         pause()
         redrawn = _redrawn(transcript, expected, rng, pure=pure)
-        used, functions = release.fitted(redrawn, how=How(tries=TRIES), model=used)
-        made.append(Fit(used.total, functions))
-        usual.add(used)
+        model, replicate = release.fitted(redrawn, how=How(tries=TRIES), model=model)
+        replicates.append(replicate)
+        usual.add(model)
     pause()
     scale = replace(usual.scale(), unmeasured=rounded(_unmeasured(release, rng)))
-    model, pilot, *made = _alike([model, pilot, *made])
-    return Uncertainty(model, pilot, tuple(made), scale)
+    released, pilot, *replicates = alike([released, pilot, *replicates])
+    return Uncertainty(released, pilot, tuple(replicates), scale)
 
 
 def seed_of(transcript: Transcript) -> int:
     """Return a seed that the measurements determine."""
     digest = hashlib.sha256()
-    for each in (*transcript.first, *transcript.later):
-        digest.update(each.to_bytes())
+    for measurement in (*transcript.first, *transcript.later):
+        digest.update(measurement.to_bytes())
     return int.from_bytes(digest.digest()[:16])
 
 
@@ -97,13 +87,11 @@ def _redrawn(
 ) -> Transcript:
     """Return measurements of the expected counts, with fresh noise of the recorded kind."""
 
-    def drawn(each: Measurement) -> Measurement:
-        counts = expected[each.axes]
-        true = counts if each.cell is None else counts.ravel()[each.cell : each.cell + 1]
-        noise = (
-            rng.laplace(0.0, each.noise / math.sqrt(2), true.shape) if pure else rng.normal(0.0, each.noise, true.shape)
-        )
-        return Measurement(each.step, each.axes, each.cell, np.rint(true + noise).astype(np.int64), each.noise)
+    def drawn(measured: Measurement) -> Measurement:
+        counts, size = expected[measured.axes], measured.noise
+        true = counts if measured.cell is None else counts.ravel()[measured.cell : measured.cell + 1]
+        noise = rng.laplace(0.0, size / math.sqrt(2), true.shape) if pure else rng.normal(0.0, size, true.shape)
+        return replace(measured, values=np.rint(true + noise).astype(np.int64))
 
     return Transcript(tuple(map(drawn, transcript.first)), tuple(map(drawn, transcript.later)))
 
@@ -115,24 +103,27 @@ def _unmeasured(release: Release, rng: np.random.Generator) -> float:
     squared error in random ranges, less what the noise explains, is that of structure that the model could not know.
     """
     transcript = release.transcript
-    known = len(transcript.later) * 2 // 3
-    if not known or release.manifest["strategy"] == "pmw":
+    marginals = [measurement for measurement in transcript.later if measurement.cell is None]
+    earlier = len(marginals) * 2 // 3
+    if not earlier:
         return 0.0
-    model = release.fit(Transcript(transcript.first, transcript.later[:known]))
-    sums = np.array([_predicted(each, model, rng) for each in transcript.later[known:]])
+    model = release.fit(Transcript(transcript.first, tuple(marginals[:earlier])))
+    sums = np.array([_predicted(measurement, model, rng) for measurement in marginals[earlier:]])
     squares, rows = sums.T
-    if len(sums) < FEWEST_PREDICTED or rows.sum() <= 0:
+    if len(sums) < 3 or rows.sum() <= 0:  # too few to say
         return 0.0
-    found = float(squares.sum() / rows.sum())
-    error = math.sqrt(float(np.sum((squares - found * rows) ** 2)) * len(sums) / (len(sums) - 1)) / float(rows.sum())
-    return max(0.0, found - error)  # with little budget the noise alone would often give a large number
+    ratio = float(squares.sum() / rows.sum())
+    error = math.sqrt(float(np.sum((squares - ratio * rows) ** 2)) * len(sums) / (len(sums) - 1)) / float(rows.sum())
+    return max(0.0, ratio - error)  # with little budget the noise alone would often give a large number
 
 
-def _predicted(measured: Measurement, model: Model, rng: np.random.Generator) -> tuple[float, float]:
+def _predicted(
+    measured: Measurement, model: Model, rng: np.random.Generator, *, ranges: int = 60
+) -> tuple[float, float]:
     """Return the squared error of a prediction that noise does not explain, and n (1 - n / N), summed over random ranges."""
     predicted = model.marginal(measured.axes)
     squares = expected = 0.0
-    for _ in range(RANGES_EACH):
+    for _ in range(ranges):
         ends = [sorted(rng.integers(0, size, 2).tolist()) for size in predicted.shape]
         inside = tuple(slice(first, last + 1) for first, last in ends)
         rows = float(predicted[inside].sum())
@@ -141,8 +132,8 @@ def _predicted(measured: Measurement, model: Model, rng: np.random.Generator) ->
     return squares, expected
 
 
-def _alike(fits: Sequence[Fit]) -> list[Fit]:
-    """Return fits that all have functions of the same marginals, in the same order. `pmw` corrects only what is wrong, so fits may differ."""
+def alike(fits: Sequence[Fit]) -> list[Fit]:
+    """Return fits that all have functions of the same marginals, in the same order. Steps correct only what is wrong, so fits may differ."""
     shapes = {axes: function.shape for fit in fits for axes, function in fit.functions.items()}
     return [
         Fit(fit.total, {axes: fit.functions.get(axes, np.zeros(shape)) for axes, shape in shapes.items()})

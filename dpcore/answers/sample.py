@@ -5,34 +5,29 @@ the condition. Within a cell, values are drawn as in the release's own rows, fro
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.answers.boxes import Box, Divided, Where, pieces_of, weights_of
+from dpcore.answers.boxes import Box, Pieces, weights_of
 from dpcore.answers.cells import Column
-from dpcore.answers.query import Always, Condition, terms
+from dpcore.answers.evaluate import Prepared
+from dpcore.answers.query import Always, Count, Output, Query
 from dpcore.answers.release import Release, open_release
 from dpcore.answers.uncertainty import Fit
 from dpcore.errors import UsageError
 from dpcore.models import Model
 from dpcore.models.model import RowCodes, Weights
+from dpcore.models.projection import projected
 from dpcore.models.systematic import sample_cells
 from dpcore.universe.drawing import replaced
 
 MOST_ROWS = 1_000_000_000
 CHUNK_ROWS = 1 << 18
-MOST_TRIES = 100
-"""How many rows are drawn at most for each wanted row, where a condition has to be checked row by row."""
-
-NEVER = -1e6
-"""The logarithm of a weight of zero: far below the logarithm of any weight of a model."""
-
-LEAST_SHARE = 1e-12
-"""With a smaller share of its rows, a model knows nothing of a kind of rows but the rounding errors of its fit."""
 
 
 def new_seed() -> int:
@@ -73,18 +68,17 @@ class Sampler:
 
         self._universe = release.universe
         names = ("release", release.name)
-        condition = Always(truth=True) if where is None else parse_condition(where, self._universe, tables=names)
-        self._where = Where(condition, self._universe)
-        self._divided: Divided = self._where.divided()
-        columns = {column for box in self._divided.boxes for column in box}
-        self._restricted = Restricted(release, columns)
+        condition = Always() if where is None else parse_condition(where, self._universe, tables=names)
+        self._where = Prepared(Query((Output("n", Count()),), where=condition), self._universe)
+        self._boxes = self._where.form(Count()).boxes
+        self._restricted = Restricted(release, {column for box in self._boxes for column in box})
         self.total = self._restricted.total
         """The number of rows that the model stands for."""
-        shares = [self._restricted.share(self._weights(box)) for box in self._divided.boxes]
-        share = math.fsum(shares)  # of the model's rows, as far as the condition could be divided into boxes
-        self.expected = None if self._divided.rest is not None else share * self.total
-        """The number of rows of the release that are expected to satisfy the condition; None if it could not be divided into boxes."""
-        if share <= LEAST_SHARE:
+        shares = [self._restricted.share(self._weights(box)) for box in self._boxes]
+        share = math.fsum(shares)  # of the model's rows
+        self.expected = share * self.total
+        """The number of rows of the release that are expected to satisfy the condition."""
+        if share <= 1e-12:  # of so few rows, a model knows nothing but the rounding errors of its fit
             raise UsageError("the release has no rows that satisfy this condition; ask for a wider one")
         self._shares = np.array(shares) / share
 
@@ -101,14 +95,15 @@ class Sampler:
         return self._tables(rows, np.random.default_rng(seed))
 
     def _tables(self, rows: int, rng: np.random.Generator) -> Iterator[pa.Table]:
-        left, drawn, most = rows, 0, max(MOST_TRIES * rows, CHUNK_ROWS)
+        # For each row, so many are drawn at most where a condition contradicts constraints in some rows.
+        left, drawn, most = rows, 0, max(100 * rows, CHUNK_ROWS)
         while left:
             if drawn >= most:
                 raise UsageError(
-                    f"only {rows - left:,} of {drawn:,} drawn rows satisfy this condition, which joins too many columns with "
-                    "`or` to be drawn directly, or contradicts an order or a sum of columns; ask for fewer rows, or for a simpler condition"
+                    f"only {rows - left:,} of {drawn:,} drawn rows satisfy this condition, which contradicts an order or a sum of columns in "
+                    "most rows; ask for fewer rows, or for another condition"
                 )
-            size = min(left, CHUNK_ROWS) if self._divided.rest is None else min(4 * left + 1024, CHUNK_ROWS)
+            size = min(left, CHUNK_ROWS)
             table = self._chunk(size, rng).slice(0, left)
             left, drawn = left - table.num_rows, drawn + size
             if table.num_rows:
@@ -117,7 +112,7 @@ class Sampler:
     def _chunk(self, size: int, rng: np.random.Generator) -> pa.Table:
         counts = np.bincount(sample_cells(self._shares, size, rng=rng), minlength=len(self._shares)).tolist()
         tables = []
-        for box, count in zip(self._divided.boxes, counts, strict=True):
+        for box, count in zip(self._boxes, counts, strict=True):
             if count:
                 codes = self._restricted.by(self._weights(box)).rows(count, rng=rng)
                 tables.append(self._decoded(codes, box, rng))
@@ -125,41 +120,24 @@ class Sampler:
         return table if len(tables) == 1 else table.take(rng.permutation(table.num_rows))
 
     def _decoded(self, codes: tuple[RowCodes, ...], box: Box, rng: np.random.Generator) -> pa.Table:
-        """Draw the values of rows in a box, without the rows that do not satisfy the rest of the condition."""
+        """Draw the values of rows in a box, without rows that constraints exclude there."""
         pieces = {
             column: pieces_of(self._where.column(column), allowed, codes[column], rng)
             for column, allowed in self._cut(box).items()
         }
-        if self._divided.rest is not None:
-            kept = np.flatnonzero(self._satisfied(self._divided.rest, codes, pieces, rng))
-            codes = tuple(each[kept] for each in codes)
-            pieces = {column: each[kept] for column, each in pieces.items()}
         table = self._universe.decode(codes, rng)
         parts = {}
-        for column, each in pieces.items():
-            known = self._where.column(column)
-            cut = within(known, each, table.column(column), rng)
+        for column, drawn in pieces.items():
+            seen = self._where.column(column)
+            cut = within(seen, drawn, table.column(column), rng)
             table = table.set_column(column, table.schema.field(column), cut)
-            if known.spread is not None:
-                parts[self._universe.names[column]] = known.start[each], known.ends[each]
+            if seen.spread is not None:
+                parts[self._universe.names[column]] = seen.start[drawn], seen.ends[drawn]
         if not pieces or not self._universe.constraints:
             return table
         # The parts of cells that satisfy the condition may allow no order or sum, although the cells do: there are no such rows.
         table, feasible = self._universe.satisfying(table, codes, rng, within=parts)
         return table if feasible.all() else table.filter(pa.array(feasible))
-
-    def _satisfied(
-        self,
-        rest: Condition,
-        codes: tuple[RowCodes, ...],
-        pieces: dict[int, npt.NDArray[np.intp]],
-        rng: np.random.Generator,
-    ) -> npt.NDArray[np.bool_]:
-        """Return which rows satisfy a condition, and draw their pieces in its columns."""
-        for position in sorted({term.column for term in terms(rest)}):
-            column = self._where.column(position)
-            pieces[position] = pieces_of(column, np.ones(column.pieces, dtype=np.bool_), codes[position], rng)
-        return self._where.holds(rest, pieces)
 
     def _cut(self, box: Box) -> Box:
         """Return the columns of a box of which some cell is allowed in part only."""
@@ -177,12 +155,8 @@ class Restricted:
     """A release's model that can be restricted in some columns. The functions of single columns never make it larger."""
 
     def __init__(self, release: Release, columns: set[int]) -> None:
-        known = release.uncertainty
-        if known is None:
-            model, functions = release.fitted(release.transcript)
-            fit = Fit(model.total, functions)
-        else:
-            fit = known.model
+        uncertainty = release.uncertainty
+        fit = release.fitted(release.transcript)[1] if uncertainty is None else uncertainty.model
         self.total = fit.total
         shape = release.universe.shape
         self._functions = dict(fit.functions)
@@ -195,21 +169,29 @@ class Restricted:
         functions = dict(self._functions)
         for column, weight in weights.items():
             with np.errstate(divide="ignore"):
-                functions[column,] = functions[column,] + np.maximum(np.log(weight), NEVER)
+                functions[column,] = functions[column,] + np.maximum(
+                    np.log(weight), -1e6
+                )  # far below the logarithm of any other weight
         self._model.assign(functions)
         return self._model
 
     def share(self, weights: Mapping[int, Weights]) -> float:
-        """Return the sum of the model's probabilities times the weights, by the chain rule: one column after the other."""
-        known: dict[int, Weights] = {}
-        share = 1.0
-        for column, weight in weights.items():
-            model = self.by(known)
-            share *= float(np.sum(model.marginal((column,)) * weight)) / model.total
-            if not share:
-                return 0.0
-            known[column] = weight
-        return share
+        """Return the sum of the model's probabilities times the weights."""
+        axes = tuple(sorted(weights))
+        return projected(self.by({}), axes, [weights[axis][:, None] for axis in axes]).item() / self.total
+
+
+def pieces_of(
+    column: Column, allowed: Pieces, codes: Sequence[int] | npt.NDArray[np.integer[Any]], rng: np.random.Generator
+) -> npt.NDArray[np.intp]:
+    """Draw an allowed piece of each row's cell, by their shares. Every cell has one."""
+    possible = np.flatnonzero(allowed & (column.share > 0))
+    ends, cells = np.cumsum(column.share[possible]), column.cell[possible]
+    first, after = np.searchsorted(cells, codes), np.searchsorted(cells, codes, side="right")
+    below = np.where(first > 0, ends[first - 1], 0.0)
+    drawn = below + rng.random(len(first)) * (ends[after - 1] - below)
+    places = np.searchsorted(ends, drawn, side="right")
+    return possible[np.clip(places, first, after - 1)]
 
 
 def within(

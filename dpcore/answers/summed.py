@@ -10,7 +10,7 @@ column. Then counts are moved to the cells of the sum, in parts if they have to 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,17 +25,15 @@ from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
+from dpcore.models.projection import contracted
 from dpcore.models.start import UNIFORM
 from dpcore.release.integrity import one_line
 from dpcore.universe import Universe
 from dpcore.universe.constraints import Constraint
 from dpcore.universe.dependencies import Depends
 
-SUMMABLE = ("mwem", "adaptive")
 MOST_CELLS = 1 << 20
 """The most cells of a marginal that is filled in from a model."""
-LEAST_ROWS = 1e-6
-"""Where a model expects fewer rows in merged cells, it does not say how rows lie within them: they are divided equally."""
 
 
 def summed_release(releases: Sequence[Release]) -> Release:
@@ -50,12 +48,15 @@ def summed_release(releases: Sequence[Release]) -> Release:
     if len(releases) == 1:
         return releases[0]
     total = _Sum(releases).release()
-    return replace(total, known=make_uncertainty(total))
+    return replace(total, unwritten_uncertainty=make_uncertainty(total))
 
 
 def _declared(universe: Universe) -> tuple[Constraint, ...]:
     """Return the constraints as a spec declares them, without learned functions."""
-    return tuple(replace(each, codes=None) if isinstance(each, Depends) else each for each in universe.constraints)
+    return tuple(
+        replace(constraint, codes=None) if isinstance(constraint, Depends) else constraint
+        for constraint in universe.constraints
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,58 +72,58 @@ class _Sum:
     def release(self) -> Release:
         """Return the sum, without a model."""
         self._refuse_different()
-        measured = tuple(self._measured(each) for each in self._wanted())
         same = self.universe == self.last.universe
         return Release(
             self.last.folder,
             self._manifest(),
             self.universe,
             self.resolutions,
-            measured,
+            tuple(map(self._measured, self._marginals())),
             # Its `news` is what one release has learned beyond the start. All of them together have learned more.
             begun=replace(self.last.start, news=UNIFORM.news) if same else UNIFORM,
         )
 
     def _refuse_different(self) -> None:
-        for each in self.releases:
-            strategy = str(each.manifest["strategy"])
-            if strategy not in SUMMABLE:
+        last = self.last
+        for release in self.releases:
+            strategy, name = str(release.manifest["strategy"]), one_line(release.folder.name)
+            if release.steps is not None:
                 raise UsageError(
-                    f"{one_line(each.folder.name)} was made by {one_line(strategy)}, and only releases by {' or '.join(SUMMABLE)} can be added; "
+                    f"{name} was made by {one_line(strategy)}, and only releases by mwem or adaptive can be added; "
                     "ask about one release at a time"
                 )
-            for what, one, other in (
-                ("columns", each.universe.names, self.last.universe.names),
-                ("strategy", strategy, self.last.manifest["strategy"]),
-                ("constraints", _declared(each.universe), _declared(self.last.universe)),
+            for what, own, others in (
+                ("columns", release.universe.names, last.universe.names),
+                ("strategy", strategy, last.manifest["strategy"]),
+                ("constraints", _declared(release.universe), _declared(last.universe)),
             ):
-                if one != other:
+                if own != others:
                     raise UsageError(
-                        f"{one_line(each.folder.name)} and {one_line(self.last.folder.name)} have different {what}, so they cannot be "
+                        f"{name} and {one_line(last.folder.name)} have different {what}, so they cannot be "
                         "added; ask about the periods before and after that change one by one"
                     )
-            if each.universe.constraints != self.last.universe.constraints:
+            if release.universe.constraints != last.universe.constraints:
                 raise UsageError(
-                    f"{one_line(each.folder.name)} and {one_line(self.last.folder.name)} have learned different functions for `depends`, so they "
+                    f"{name} and {one_line(last.folder.name)} have learned different functions for `depends`, so they "
                     "cannot be added; ask about one release at a time, and list the pairs with `possible` in the spec of later ones"
                 )
 
     @cached_property
     def universe(self) -> Universe:
         """The columns of the sum."""
-        found = {
-            name: joined_attribute(name, [each.universe.attributes[name] for each in self.releases])
+        attributes = {
+            name: joined_attribute(name, [release.universe.attributes[name] for release in self.releases])
             for name in self.last.universe.names
         }
-        return Universe(found, self.last.universe.constraints)
+        return Universe(attributes, self.last.universe.constraints)
 
     @cached_property
     def _moves(self) -> list[list[Weights]]:
         """For each release and column: which part of each of its cells lies in each cell of the sum."""
         joint = self.universe.attributes
         return [
-            [moved(attribute, to=joint[name]) for name, attribute in each.universe.attributes.items()]
-            for each in self.releases
+            [moved(attribute, to=joint[name]) for name, attribute in release.universe.attributes.items()]
+            for release in self.releases
         ]
 
     @cached_property
@@ -137,66 +138,63 @@ class _Sum:
 
     @cached_property
     def _resolved(self) -> tuple[Resolutions, dict[int, int]]:
-        made, own = Resolutions(self.universe.shape), self.last.resolutions
+        summed, own = Resolutions(self.universe.shape), self.last.resolutions
         axes = {column: column for column in range(own.columns)}
         for axis in range(own.columns, len(own.shape)):
             column = own.column(axis)
-            if own.is_version(axis) and own.shape_of((column,)) == made.shape_of((column,)):
-                axes[axis] = made.coarsen(column, own.groups(column, axis))
-        return made, axes
+            if own.is_version(axis) and own.shape_of((column,)) == summed.shape_of((column,)):
+                axes[axis] = summed.coarsen(column, own.groups(column, axis))
+        return summed, axes
 
-    def _wanted(self) -> list[Measurement]:
+    def _marginals(self) -> Iterable[Measurement]:
         """Return the measurements of the last release that the sum has, each marginal once, with axes of the sum."""
-        found: dict[Axes, Measurement] = {}
+        marginals: dict[Axes, Measurement] = {}
         transcript = self.last.transcript
-        for each in (*transcript.first, *transcript.later):
-            axes = tuple(self._versions.get(axis, self.last.resolutions.column(axis)) for axis in each.axes)
-            if each.cell is None and self.resolutions.cells(axes) <= MOST_CELLS:
-                found.setdefault(axes, replace(each, axes=axes))
-        return list(found.values())
+        for measured in (*transcript.first, *transcript.later):
+            axes = tuple(self._versions.get(axis, self.last.resolutions.column(axis)) for axis in measured.axes)
+            if measured.cell is None and self.resolutions.cells(axes) <= MOST_CELLS:
+                marginals.setdefault(axes, replace(measured, axes=axes))
+        return marginals.values()
 
-    def _measured(self, wanted: Measurement) -> Measurement:
+    def _measured(self, marginal: Measurement) -> Measurement:
         """Return the sum of a marginal over all releases."""
-        shape = self.resolutions.shape_of(wanted.axes)
-        values, variances = np.zeros(shape), np.zeros(shape)
-        for at in range(len(self.releases)):
-            counts, variance = self._part(at, wanted)
-            values, variances = values + counts, variances + variance
-        noise = math.sqrt(float(variances.mean()))
-        return Measurement(wanted.step, wanted.axes, None, np.rint(values).astype(np.int64), noise)
+        parts = [self._part(place, marginal) for place in range(len(self.releases))]
+        values, variances = sum(counts for counts, _ in parts), sum(variances for _, variances in parts)
+        noise = math.sqrt(float(np.mean(variances)))
+        return replace(marginal, values=np.rint(values).astype(np.int64), noise=noise)
 
-    def _part(self, at: int, wanted: Measurement) -> tuple[Weights, Weights]:
+    def _part(self, place: int, marginal: Measurement) -> tuple[Weights, Weights]:
         """Return a release's counts in a marginal of the sum, and their variances: measured, or by its model."""
-        release, columns = self.releases[at], [self.resolutions.column(axis) for axis in wanted.axes]
-        moves = [self._merge(axis) @ self._moves[at][column] for axis, column in zip(wanted.axes, columns, strict=True)]
-        measured = list(_measured_in(release, columns))
-        for each in measured:
-            parts = [_of_groups(move, groups) for move, groups in zip(moves, each.groups, strict=True)]
-            found = [part for part in parts if part is not None]
-            if len(found) == len(parts):
-                ones = np.full(each.counts.shape, each.noise**2)
-                return _applied(each.counts, found), _applied(ones, [part**2 for part in found])
-        finest = max(measured, key=lambda each: each.counts.size, default=None)
-        counts, noise = _modelled(release, columns, finest), wanted.noise if finest is None else finest.noise
-        touched = _applied(np.ones(counts.shape), moves) > 0  # other cells are none of this release's
-        return _applied(counts, moves), np.where(touched, noise**2, 0.0)
+        release, columns = self.releases[place], [self.resolutions.column(axis) for axis in marginal.axes]
+        moves = [
+            self._merge(axis) @ self._moves[place][column] for axis, column in zip(marginal.axes, columns, strict=True)
+        ]
+        measurements = list(_measured_in(release, columns))
+        for measured in measurements:
+            merged = [_of_groups(move, groups) for move, groups in zip(moves, measured.groups, strict=True)]
+            own = [move for move in merged if move is not None]
+            if len(own) == len(merged):
+                variances = np.full(measured.counts.shape, measured.noise**2)
+                return _moved(measured.counts, own), _moved(variances, [move**2 for move in own])
+        finest = max(measurements, key=lambda measured: measured.counts.size, default=None)
+        counts, noise = _modelled(release, columns, finest), marginal.noise if finest is None else finest.noise
+        touched = _moved(np.ones(counts.shape), moves) > 0  # other cells are none of this release's
+        return _moved(counts, moves), np.where(touched, noise**2, 0.0)
 
     def _merge(self, axis: int) -> Weights:
         """Return which cells of its column each cell of an axis of the sum merges."""
         column = self.resolutions.column(axis)
         groups = self.resolutions.groups(column, axis)
-        found = np.zeros((self.resolutions.shape_of((axis,))[0], len(groups)))
-        found[groups, np.arange(len(groups))] = 1.0
-        return found
+        return np.asarray(np.eye(self.resolutions.shape_of((axis,))[0])[:, groups])
 
     def _manifest(self) -> Mapping[str, Any]:
         """Return as much of a manifest as answers need. Noisy trees have the noise of a sum, too."""
         wider = math.sqrt(len(self.releases))
         discovered = [
-            {**each, "levels": [{**level, "noise": level["noise"] * wider} for level in each["levels"]]}
-            for each in self.last.manifest["discovered"]
+            {**finding, "levels": [{**level, "noise": level["noise"] * wider} for level in finding["levels"]]}
+            for finding in self.last.manifest["discovered"]
         ]
-        parts = [{"release": each.manifest["release"]} for each in self.releases]
+        parts = [{"release": release.manifest["release"]} for release in self.releases]
         return {**self.last.manifest, "discovered": discovered, "parts": parts}
 
 
@@ -211,12 +209,12 @@ class _Measured(NamedTuple):
 def _measured_in(release: Release, columns: Sequence[int]) -> Iterator[_Measured]:
     """Yield a release's measurements of exactly these columns, at any resolutions."""
     of = release.resolutions
-    for each in release.measurements:
-        own = {of.column(axis): axis for axis in each.axes}
-        if each.cell is None and set(own) == set(columns) and len(each.axes) == len(columns):
-            turned = each.values.transpose([each.axes.index(own[column]) for column in columns])
+    for measured in release.measurements:
+        own = {of.column(axis): axis for axis in measured.axes}
+        if measured.cell is None and set(own) == set(columns) and len(measured.axes) == len(columns):
+            turned = measured.values.transpose([measured.axes.index(own[column]) for column in columns])
             groups = tuple(of.groups(column, own[column]) for column in columns)
-            yield _Measured(turned.astype(np.float64), groups, each.noise)
+            yield _Measured(turned.astype(np.float64), groups, measured.noise)
 
 
 def _modelled(release: Release, columns: Sequence[int], measured: _Measured | None) -> Weights:
@@ -249,8 +247,8 @@ def corrected(counts: Weights, groups: Sequence[Groups], merged: Weights) -> Wei
     places = np.ravel_multi_index(np.ix_(*groups), merged.shape)
     expected = np.bincount(places.ravel(), weights=counts.ravel(), minlength=merged.size)[places]
     cells = np.bincount(places.ravel(), minlength=merged.size)[places]
-    known = expected > LEAST_ROWS
-    shares = np.where(known, counts / np.where(known, expected, 1.0), 1 / cells)
+    # Where a model expects next to no rows in merged cells, it does not say how rows lie within them: they are divided equally.
+    shares = np.divide(counts, expected, out=1 / cells, where=expected > 1e-6)
     return np.asarray(counts + (merged.ravel()[places] - expected) * shares)
 
 
@@ -263,13 +261,10 @@ def _of_groups(move: Weights, groups: Any) -> Weights | None:
     True
     """
     _, first = np.unique(groups, return_index=True)
-    found: Weights = move[:, first]
-    return found if np.array_equal(found[:, groups], move) else None
+    merged: Weights = move[:, first]
+    return merged if np.array_equal(merged[:, groups], move) else None
 
 
-def _applied(array: Weights, moves: Sequence[Weights]) -> Weights:
+def _moved(array: Weights, moves: Sequence[Weights]) -> Weights:
     """Move the counts along each dimension to other cells."""
-    for place, move in enumerate(moves):
-        if not (move.shape[0] == move.shape[1] and np.array_equal(move, np.eye(len(move)))):
-            array = np.moveaxis(np.tensordot(array, move, axes=(place, 1)), -1, place)
-    return array
+    return contracted(array, [None if np.array_equal(move, np.eye(len(move))) else move.T for move in moves])

@@ -13,9 +13,6 @@ from dpcore.models.model import Weights
 STEEPEST = 8.0
 """The largest slope. Nearly all values are at one end of the cell then."""
 
-FLAT = 1e-4
-"""Between this slope and its negative, values are as in the whole table, but for a term that is linear in the slope."""
-
 EVENLY = 12**0.5
 """The standard deviation of values that are spread evenly over a cell of width 1 is one divided by this."""
 
@@ -26,10 +23,8 @@ def share_tilted(below: Weights, slope: Weights) -> Weights:
     >>> share_tilted(np.array([0.0, 0.5, 1.0]), np.array(2.0)).round(3).tolist()
     [0.0, 0.269, 1.0]
     """
-    flat = np.abs(slope) < FLAT
-    known = np.where(flat, 1.0, slope)
-    found: Weights = np.where(flat, below, np.expm1(known * below) / np.expm1(known))
-    return found
+    slope = _nonzero(slope)
+    return np.asarray(np.expm1(slope * below) / np.expm1(slope))
 
 
 def share_untilted(below: Weights, slope: Weights) -> Weights:
@@ -38,10 +33,13 @@ def share_untilted(below: Weights, slope: Weights) -> Weights:
     >>> share_untilted(np.array([0.0, 0.269, 1.0]), np.array(2.0)).round(3).tolist()
     [0.0, 0.5, 1.0]
     """
-    flat = np.abs(slope) < FLAT
-    known = np.where(flat, 1.0, slope)
-    found: Weights = np.where(flat, below, np.log1p(below * np.expm1(known)) / known)
-    return np.clip(found, 0.0, 1.0)
+    slope = _nonzero(slope)
+    return np.clip(np.log1p(below * np.expm1(slope)) / slope, 0.0, 1.0)
+
+
+def _nonzero(slope: Weights) -> Weights:
+    """Return a slope that can be divided by: with the least ones, values are as in the whole table."""
+    return np.where(slope == 0, 1e-9, slope)
 
 
 def shift(slope: Weights) -> Weights:
@@ -52,27 +50,25 @@ def shift(slope: Weights) -> Weights:
     >>> shift(np.array([0.0, 0.1, 2.0, -2.0])).round(3).tolist()
     [0.0, 0.029, 0.542, -0.542]
     """
-    flat = np.abs(slope) < 100 * FLAT
-    known = np.where(flat, 1.0, slope)
-    found: Weights = EVENLY * np.where(flat, slope / 12, 0.5 / np.tanh(known / 2) - 1 / known)
-    return found
+    is_flat = np.abs(slope) < 0.01
+    steep = np.where(is_flat, 1.0, slope)
+    return np.asarray(EVENLY * np.where(is_flat, slope / 12, 0.5 / np.tanh(steep / 2) - 1 / steep))
 
 
-def slopes(shares: Weights, known: npt.NDArray[np.bool_]) -> tuple[Weights, npt.NDArray[np.bool_]]:
+def slopes(shares: Weights, counted: npt.NDArray[np.bool_]) -> tuple[Weights, npt.NDArray[np.bool_]]:
     """Return how a logarithm changes across each cell, by the cells before and after, and which cells have a known neighbour.
 
     Args:
         shares: The logarithm in each cell, in the last dimension.
-        known: Whether it is known.
+        counted: Whether it is known there.
 
     >>> found, has = slopes(np.array([0.0, 1.0, 4.0, 9.0]), np.array([True, True, True, False]))
     >>> found.tolist(), has.tolist()
     ([1.0, 2.0, 3.0, 0.0], [True, True, True, False])
     """
-    both = known[..., 1:] & known[..., :-1]
+    both = counted[..., 1:] & counted[..., :-1]
     steps = np.where(both, np.diff(shares, axis=-1), 0.0)
     edge = [(0, 0)] * (shares.ndim - 1)
     before, after = np.pad(steps, [*edge, (1, 0)]), np.pad(steps, [*edge, (0, 1)])
     neighbours = np.pad(both, [*edge, (1, 0)]).astype(np.int64) + np.pad(both, [*edge, (0, 1)])
-    found = (before + after) / np.maximum(neighbours, 1)
-    return np.clip(found, -STEEPEST, STEEPEST), neighbours > 0
+    return np.clip((before + after) / np.maximum(neighbours, 1), -STEEPEST, STEEPEST), neighbours > 0

@@ -4,7 +4,6 @@ Only the share of a group in each cell was measured. A released value is drawn f
 mean, sum or quantile of a group can be wrong even if all counts are right. `tilt` tells in which direction, and the rest is uncertain.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,74 +42,70 @@ class Resolved:
 
 @dataclass(frozen=True, eq=False)
 class Tilting:
-    """A mean, sum or quantile on some models, whose groups are tilted within the measured cells of its column.
+    """A mean, sum or quantile on a model, whose groups are tilted within the measured cells of its column.
 
     Attributes:
         number: The mean, sum or quantile.
-        columns: Its column as each model distributes the values.
-        masses: The rows of each group in each piece of the column with values, in ascending order, by each model.
-        whole: The rows of all groups in each cell of the column, by each model.
+        column: Its column as the model distributes the values.
+        masses: The rows of each group in each piece of the column with values, in ascending order.
+        whole: The rows of all groups in each cell of the column.
         resolved: The measured cells.
     """
 
     number: Valued
-    columns: Sequence[Column]
+    column: Column
     masses: Weights
     whole: Weights
     resolved: Resolved
 
-    def values(self) -> Weights:
-        """Return the tilted number of each group on each model."""
-        return np.stack([self._value(at, self._slopes[at]) for at in range(len(self.masses))])
+    @property
+    def value(self) -> Weights:
+        """The tilted number of each group."""
+        return self._value(self._slopes)
 
     def moved(self, errors: float) -> Weights:
-        """Return the number of each group on the first model, if its values lie this many standard errors above the tilt."""
-        return self._value(0, np.clip(self._slopes[0] + errors * self._errors[0], -STEEPEST, STEEPEST))
+        """Return the number of each group if its values lie this many standard errors above the tilt."""
+        return self._value(np.clip(self._slopes + errors * self._errors, -STEEPEST, STEEPEST))
 
-    def tilted_masses(self) -> Weights:
-        """Return the masses after tilting. They move between pieces of a measured cell only."""
-        return np.stack([self._masses(at, self._slopes[at]) for at in range(len(self.masses))])
+    @cached_property
+    def tilted(self) -> Weights:
+        """The masses after tilting. They move between pieces of a measured cell only."""
+        return self._masses(self._slopes)
 
-    def quantiles(self, masses: Weights, shares: Weights) -> Weights:
-        """Return quantiles of tilted masses on the first model."""
-        return quantiles(self.columns[0], masses, shares, slopes=self._across(0, self._slopes[0]))
+    def quantiles(self, shares: Weights) -> Weights:
+        """Return quantiles of tilted masses."""
+        return quantiles(self.column, self.tilted, shares, slopes=self._across(self._slopes))
 
-    def _value(self, at: int, slope: Weights) -> Weights:
-        column, masses = self.columns[at], self._masses(at, slope)
+    def _value(self, slope: Weights) -> Weights:
+        masses, across, inside = self._masses(slope), self._across(slope), self.column.ascending
         if isinstance(self.number, Quantile):
-            shares = np.full(len(masses), self.number.share)
-            return quantiles(column, masses, shares, slopes=self._across(at, slope))
-        inside = column.ascending
-        sums = (masses * (column.means[inside] + column.deviations[inside] * shift(self._across(at, slope)))).sum(
-            axis=1
-        )
+            return quantiles(self.column, masses, np.full(len(masses), self.number.share), slopes=across)
+        means = self.column.means[inside] + self.column.deviations[inside] * shift(across)
+        sums = (masses * means).sum(axis=1)
         return sums if isinstance(self.number, Sum) else mean_of(sums, masses.sum(axis=1))
 
-    def _masses(self, at: int, slope: Weights) -> Weights:
-        """Tilt the masses of one model. A measured cell that counts as a whole keeps its rows."""
-        low, high = self._ends[0][at], self._ends[1][at]
+    def _masses(self, slope: Weights) -> Weights:
+        """Tilt the masses. A measured cell that counts as a whole keeps its rows."""
+        low, high = self._ends
         own = slope[:, self._measured]
         parts = share_tilted(high, own) - share_tilted(low, own)
-        wide = high > low
-        moved = self.masses[at] * np.where(wide, parts / np.where(wide, high - low, 1.0), 1.0)
-        rows, now = self.masses[at] @ self._chosen, moved @ self._chosen
-        kept = (self._held[at] > 1 - 1e-9) & (now > LEAST_ROWS)
-        factors = np.where(kept, rows / np.where(kept, now, 1.0), 1.0)
-        found: Weights = moved * factors[:, self._measured]
-        return found
+        moved = self.masses * np.divide(parts, high - low, out=np.ones(parts.shape), where=high > low)
+        rows, now = self.masses @ self._chosen, moved @ self._chosen
+        is_whole = (self._held > 1 - 1e-9) & (now > LEAST_ROWS)
+        factors = np.divide(rows, now, out=np.ones(now.shape), where=is_whole)
+        return np.asarray(moved * factors[:, self._measured])
 
-    def _across(self, at: int, slope: Weights) -> Weights:
+    def _across(self, slope: Weights) -> Weights:
         """Return the slope across each piece, which is a part of that across its measured cell."""
-        found: Weights = slope[:, self._measured] * (self._ends[1][at] - self._ends[0][at])
-        return found
+        low, high = self._ends
+        return np.asarray(slope[:, self._measured] * (high - low))
 
     @cached_property
     def _measured(self) -> npt.NDArray[np.intp]:
         """The measured cell of each piece, numbered in ascending order of their first pieces."""
-        cells = self.resolved.cells[self.columns[0].cell[self.columns[0].ascending]]
+        cells = self.resolved.cells[self.column.cell[self.column.ascending]]
         _, first, inverse = np.unique(cells, return_index=True, return_inverse=True)
-        found: npt.NDArray[np.intp] = np.argsort(np.argsort(first))[inverse.ravel()]
-        return found
+        return np.asarray(np.argsort(np.argsort(first))[inverse.ravel()])
 
     @cached_property
     def _chosen(self) -> Weights:
@@ -119,91 +114,73 @@ class Tilting:
 
     @cached_property
     def _pieces(self) -> Weights:
-        """The rows of all groups in each piece, by each model."""
-        inside = self.columns[0].ascending
-        return np.stack(
-            [
-                rows[column.cell[inside]] * column.share[inside]
-                for rows, column in zip(self.whole, self.columns, strict=True)
-            ]
-        )
+        """The rows of all groups in each piece."""
+        inside = self.column.ascending
+        return np.asarray(self.whole[self.column.cell[inside]] * self.column.share[inside])
 
     @cached_property
     def _all(self) -> Weights:
-        """The rows of all groups in each measured cell, by each model."""
-        found: Weights = np.maximum(self._pieces @ self._chosen, LEAST_ROWS)
-        return found
+        """The rows of all groups in each measured cell."""
+        return np.asarray(np.maximum(self._pieces @ self._chosen, LEAST_ROWS))
 
     @cached_property
     def _ends(self) -> tuple[Weights, Weights]:
-        """The share of its measured cell that is below each piece, and that below its end, by each model."""
-        parts = self._pieces / self._all[:, self._measured]
-        run = np.cumsum(parts[:, :, None] * self._chosen, axis=1)
-        high = np.clip(np.take_along_axis(run, self._measured[None, :, None], axis=2)[:, :, 0], 0.0, 1.0)
+        """The share of its measured cell that is below each piece, and that below its end."""
+        parts = self._pieces / self._all[self._measured]
+        below = np.cumsum(parts[:, None] * self._chosen, axis=0)
+        high = np.clip(below[np.arange(len(parts)), self._measured], 0.0, 1.0)
         return np.maximum(high - parts, 0.0), high
 
     @cached_property
     def _held(self) -> Weights:
-        """The share of each measured cell that counts for each group, by each model."""
-        found: Weights = ((self.masses > 0) * self._pieces[:, None, :]) @ self._chosen / self._all[:, None, :]
-        return found
+        """The share of each measured cell that counts for each group."""
+        return np.asarray(((self.masses > 0) * self._pieces) @ self._chosen / self._all)
 
     @cached_property
     def _rows(self) -> Weights:
-        """The rows that each group would have in each measured cell if all of it counted, by each model."""
+        """The rows that each group would have in each measured cell if all of it counted."""
         rows = self.masses @ self._chosen
         return np.divide(rows, self._held, out=np.zeros(rows.shape), where=self._held > 0)
 
     @cached_property
-    def _rest(self) -> Weights:
-        """The share of each measured cell that is not the group's, by each model."""
-        return np.clip(1 - self._rows / self._all[:, None, :], 0.0, 1.0)
-
-    @cached_property
     def _slopes_and_known(self) -> tuple[Weights, npt.NDArray[np.bool_]]:
         counted = self._held > 0
-        whole = np.where(counted, self._all[:, None, :], 0.0)
-        usual = self._rows.sum(axis=2, keepdims=True) / np.maximum(whole.sum(axis=2, keepdims=True), LEAST_ROWS)
+        whole = np.where(counted, self._all, 0.0)
+        usual = self._rows.sum(axis=1, keepdims=True) / np.maximum(whole.sum(axis=1, keepdims=True), LEAST_ROWS)
         added = FEW_ROWS / np.maximum(usual, LEAST_ROWS)
         return slopes(np.log((self._rows + FEW_ROWS) / (whole + added)), counted)
 
     @property
     def _slopes(self) -> Weights:
-        """The slope of each group in each measured cell, by each model."""
+        """The slope of each group in each measured cell."""
         return self._slopes_and_known[0]
 
     @cached_property
     def _errors(self) -> Weights:
         """The standard error of each slope."""
-        slope, known = self._slopes_and_known
-        alike = np.where(known, 0.0 if self.resolved.together else APART, ALONE) * self._rest
-        own = np.where(known, OWN, 0.0) * self._rest
-        chance = self._rest / np.maximum(self._rows, 1.0)  # rows of a group are not exactly distributed as all of them
-        found: Weights = EVENLY * np.sqrt(
-            (STEEPNESS * shift(slope)) ** 2 + alike**2 + self._own_part[:, :, None] ** 2 * (own**2 + chance)
-        )
-        return found
+        slope, has_neighbour = self._slopes_and_known
+        rest = np.clip(1 - self._rows / self._all, 0.0, 1.0)  # the share of each measured cell that is not the group's
+        alike = np.where(has_neighbour, 0.0 if self.resolved.together else APART, ALONE) * rest
+        own = np.where(has_neighbour, OWN, 0.0) * rest
+        chance = rest / np.maximum(self._rows, 1.0)  # rows of a group are not exactly distributed as all of them
+        own_squares = self._own_part[:, None] ** 2 * (own**2 + chance)
+        return np.asarray(EVENLY * np.sqrt((STEEPNESS * shift(slope)) ** 2 + alike**2 + own_squares))
 
     @cached_property
     def _own_part(self) -> Weights:
         """The root of the sum of squares of what cells add to a number, as a part of their sum: errors of their own partly cancel out."""
         if isinstance(self.number, Quantile):  # lies in one cell
-            return np.ones(self.masses.shape[:2])
-        deviations = np.stack([self._deviations(at) for at in range(len(self.masses))])
-        added = (self.masses @ self._chosen) * deviations[:, None, :]
-        total = added.sum(axis=2)
-        found: Weights = np.divide(
-            np.sqrt((added**2).sum(axis=2)), total, out=np.ones(total.shape), where=total > LEAST_ROWS
-        )
-        return found
+            return np.ones(len(self.masses))
+        added = (self.masses @ self._chosen) * self._deviations
+        total = added.sum(axis=1)
+        root = np.sqrt((added**2).sum(axis=1))
+        return np.asarray(np.divide(root, total, out=np.ones(total.shape), where=total > LEAST_ROWS))
 
-    def _deviations(self, at: int) -> Weights:
-        """Return the standard deviation of all values in each measured cell."""
-        column, inside = self.columns[at], self.columns[at].ascending
-        means, deviations = column.means[inside], column.deviations[inside]
-        middle = (self._pieces[at] * means) @ self._chosen / self._all[at]
-        squares = (
-            (self._pieces[at] * ((means - middle[self._measured]) ** 2 + deviations**2)) @ self._chosen / self._all[at]
-        )
-        found: Weights = np.sqrt(np.maximum(squares, 0.0))
-        return found
+    @property
+    def _deviations(self) -> Weights:
+        """The standard deviation of all values in each measured cell."""
+        inside = self.column.ascending
+        means, deviations = self.column.means[inside], self.column.deviations[inside]
+        middle = (self._pieces * means) @ self._chosen / self._all
+        squares = (self._pieces * ((means - middle[self._measured]) ** 2 + deviations**2)) @ self._chosen / self._all
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)))

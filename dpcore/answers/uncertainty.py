@@ -6,10 +6,10 @@ cell with many rows needs smaller steps than that of a nearly empty one. The noi
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,23 +17,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.errors import UsageError
-from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.measurements import LEAST_NOISE, Measurement
 from dpcore.marginals.workload import Axes
 from dpcore.models import Functions
-from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.model import Weights
 from dpcore.object_store import AnyPath
 from dpcore.release.integrity import open_regular, refuse_store_error
+from dpcore.release.measured import writing_options
 from dpcore.release.publishing import UNCERTAINTY
 
 STEPS, FINE_STEP = (0.05, 0.1), 0.005  # of the noise: how far rounding a function may move the count of its cell
-FEW_ROWS = 20.0
 FEWEST = 4  # replicates
 FINE = ("model", "pilot")  # each of their errors would be an error of all intervals
-SINGLE_STEP = 1e-4  # of a function whose marginal was not measured as a whole
 _METADATA = b"dpflow-uncertainty"
-_LARGEST = 2**31 - 1
-_NOTHING = np.zeros(0, dtype=np.uint32)  # of a model that has learned nothing, and so has no functions
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +57,8 @@ class Scale:
     @staticmethod
     def regressors(counts: Weights, *others: Weights) -> Weights:
         """Return what a curve's coefficients are multiplied by, for counts of which these other numbers are known."""
-        size = np.log(np.maximum(counts, 0.0) + FEW_ROWS)
-        return np.stack(
-            [np.ones(size.shape), size, size**2, *(np.broadcast_to(each, size.shape) for each in others)], axis=-1
-        )
+        size = np.log(np.maximum(counts, 0.0) + 20.0)
+        return np.stack(np.broadcast_arrays(np.ones(size.shape), size, size**2, *others), axis=-1)
 
     def usual(self, counts: Weights, *, columns: int) -> Weights:
         """Return the usual variance of counts of this size over so many columns.
@@ -83,8 +77,7 @@ class Scale:
 
 
 def _powers(coefficients: tuple[float, ...], regressors: Weights) -> Weights:
-    found: Weights = np.exp(regressors @ np.array(coefficients))
-    return found
+    return np.asarray(np.exp(regressors @ np.array(coefficients)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,30 +92,26 @@ class Uncertainty:
     @property
     def fits(self) -> Mapping[str, Fit]:
         """All fits by the names of their columns in the file."""
-        named = {f"replicate_{number:02}": each for number, each in enumerate(self.replicates, start=1)}
-        return {"model": self.model, "pilot": self.pilot, **named}
+        replicates = {f"replicate_{number:02}": fit for number, fit in enumerate(self.replicates, start=1)}
+        return {"model": self.model, "pilot": self.pilot, **replicates}
 
 
 def uncertainty_table(
-    found: Uncertainty, measurements: Sequence[Measurement], *, most_bytes: int | None = None
+    uncertainty: Uncertainty, measurements: Sequence[Measurement], *, most_bytes: int | None = None
 ) -> pa.Table:
     """Return the file's table: a row for each cell of each function, and a column for each fit, in whole steps.
 
     Args:
-        found: What is written.
+        uncertainty: What is written.
         measurements: Those of the release.
         most_bytes: If the file were larger, replicates are rounded to larger steps, or some are left out.
     """
-    for count, step in product(range(len(found.replicates), min(FEWEST, len(found.replicates)) - 1, -1), STEPS):
-        table = _table(replace(found, replicates=found.replicates[:count]), measurements, step=step)
+    replicates = uncertainty.replicates
+    for count, step in product(range(len(replicates), min(FEWEST, len(replicates)) - 1, -1), STEPS):
+        table = _table(replace(uncertainty, replicates=replicates[:count]), measurements, step=step)
         if most_bytes is None or file_size(table) <= most_bytes:
             break
     return table
-
-
-def writing_options(table: pa.Table) -> dict[str, Any]:
-    """Return the options for a small file: the upper bytes of the numbers are mostly zero, so they are kept apart."""
-    return {"use_dictionary": False, "column_encoding": dict.fromkeys(table.column_names, "BYTE_STREAM_SPLIT")}
 
 
 def file_size(table: pa.Table) -> int:
@@ -132,19 +121,19 @@ def file_size(table: pa.Table) -> int:
     return int(sink.getvalue().size)
 
 
-def _table(found: Uncertainty, measurements: Sequence[Measurement], *, step: float) -> pa.Table:
-    axes = tuple(found.model.functions)
-    steps = {name: _steps(axes, measurements, step=FINE_STEP if name in FINE else step) for name in found.fits}
-    columns = {
-        name: np.concatenate([_NOTHING, *(_whole(fit.functions[each], steps[name][each]) for each in axes)])
-        for name, fit in found.fits.items()
-    }
+def _table(uncertainty: Uncertainty, measurements: Sequence[Measurement], *, step: float) -> pa.Table:
+    shapes = {axes: function.shape for axes, function in uncertainty.model.functions.items()}
+    columns = {}
+    for name, fit in uncertainty.fits.items():
+        steps = _steps(shapes, measurements, step=FINE_STEP if name in FINE else step)
+        parts = [_whole(fit.functions[axes], steps[axes]) for axes in shapes]
+        columns[name] = np.concatenate([np.zeros(0, dtype=np.uint32), *parts])  # a model may have learned nothing
     public = {
-        "sets": [{"axes": each, "shape": found.model.functions[each].shape} for each in axes],
-        "totals": {name: fit.total.hex() for name, fit in found.fits.items()},
-        "curve": [each.hex() for each in found.scale.curve],
-        "measured": [each.hex() for each in found.scale.measured],
-        "unmeasured": found.scale.unmeasured.hex(),
+        "sets": [{"axes": axes, "shape": shape} for axes, shape in shapes.items()],
+        "totals": {name: fit.total.hex() for name, fit in uncertainty.fits.items()},
+        "curve": [coefficient.hex() for coefficient in uncertainty.scale.curve],
+        "measured": [coefficient.hex() for coefficient in uncertainty.scale.measured],
+        "unmeasured": uncertainty.scale.unmeasured.hex(),
         "step": step.hex(),
     }
     metadata = {_METADATA: json.dumps(public, separators=(",", ":")).encode()}
@@ -169,33 +158,25 @@ def read_uncertainty(path: AnyPath, measurements: Sequence[Measurement]) -> Unce
 def restored(table: pa.Table, measurements: Sequence[Measurement]) -> Uncertainty:
     """Return what a table of `uncertainty_table` holds. It is rounded, so answers are the same before and after it is written."""
     public = json.loads((table.schema.metadata or {})[_METADATA])
-    shapes = {tuple(each["axes"]): tuple(each["shape"]) for each in public["sets"]}
+    shapes = {tuple(marginal["axes"]): tuple(marginal["shape"]) for marginal in public["sets"]}
     fits = {}
     for name, total in public["totals"].items():
-        step = FINE_STEP if name in FINE else float.fromhex(public["step"])
-        steps = _steps(tuple(shapes), measurements, step=step)
-        functions = _functions(table[name].to_numpy(), shapes, steps)
-        fits[name] = Fit(float.fromhex(total), functions)
-    curve, measured = (tuple(float.fromhex(each) for each in public[name]) for name in ("curve", "measured"))
+        steps = _steps(shapes, measurements, step=FINE_STEP if name in FINE else float.fromhex(public["step"]))
+        fits[name] = Fit(float.fromhex(total), _functions(table[name].to_numpy(), shapes, steps))
+    curve, measured = (tuple(map(float.fromhex, public[name])) for name in ("curve", "measured"))
     scale = Scale(curve, measured, float.fromhex(public["unmeasured"]))
     return Uncertainty(fits.pop("model"), fits.pop("pilot"), tuple(fits.values()), scale)
 
 
 def _steps(sets: Iterable[Axes], measurements: Sequence[Measurement], *, step: float) -> dict[Axes, Weights | float]:
     """Return the step to which each function is rounded, for every cell."""
-    whole: dict[Axes, Measurement] = {}
-    for each in measurements:
-        if each.cell is None:
-            whole.setdefault(each.axes, each)
-    found: dict[Axes, Weights | float] = {}
-    for axes in sets:
-        if (measured := whole.get(axes)) is None:
-            found[axes] = SINGLE_STEP
-            continue
-        noise = max(measured.noise, LEAST_NOISE)
+    first = {measured.axes: measured for measured in reversed(measurements) if measured.cell is None}
+    steps: dict[Axes, Weights | float] = dict.fromkeys(sets, 1e-4)  # unless its marginal was measured as a whole
+    for axes in steps.keys() & first.keys():
+        noise = max(first[axes].noise, LEAST_NOISE)
         part = FINE_STEP if len(axes) == 1 else step
-        found[axes] = part * noise / np.maximum(measured.values, noise)
-    return found
+        steps[axes] = part * noise / np.maximum(first[axes].values, noise)
+    return steps
 
 
 def _whole(function: Weights, step: Weights | float) -> npt.NDArray[np.uint32]:
@@ -204,20 +185,18 @@ def _whole(function: Weights, step: Weights | float) -> npt.NDArray[np.uint32]:
     >>> _whole(np.array([0.0, 1.0, -2.0]), 1.0).tolist()
     [0, 2, 3]
     """
-    steps = np.clip(np.rint(function / step), -_LARGEST, _LARGEST).astype(np.int64).ravel()
-    return np.where(steps < 0, -2 * steps - 1, 2 * steps).astype(np.uint32)
+    largest = np.iinfo(np.int32).max
+    steps = np.clip(np.rint(function / step), -largest, largest).astype(np.int64).ravel()
+    return ((steps << 1) ^ (steps >> 63)).astype(np.uint32)
 
 
 def _functions(
     stored: npt.NDArray[np.uint32], shapes: Mapping[Axes, tuple[int, ...]], steps: Mapping[Axes, Weights | float]
 ) -> dict[Axes, Weights]:
     numbers = stored.astype(np.int64)
-    whole = np.where(numbers % 2, -(numbers // 2) - 1, numbers // 2).astype(np.float64)
-    found, start = {}, 0
-    for axes, shape in shapes.items():
-        size = int(np.prod(shape, dtype=np.int64))
-        found[axes] = whole[start : start + size].reshape(shape) * steps[axes]
-        start += size
-    if start != len(stored):
+    whole = ((numbers >> 1) ^ -(numbers & 1)).astype(np.float64)
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    if sum(sizes) != len(stored):
         raise ValueError
-    return found
+    parts = iter(np.split(whole, np.cumsum(sizes)))
+    return {axes: next(parts).reshape(shape) * steps[axes] for axes, shape in shapes.items()}

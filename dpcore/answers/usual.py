@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcore.answers.uncertainty import Scale
-from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.measurements import LEAST_NOISE, Measurement
 from dpcore.marginals.workload import Axes
-from dpcore.models import FactoredModel, Model
-from dpcore.models.evidence import LEAST_NOISE
+from dpcore.models import Model
 from dpcore.models.model import Weights
+from dpcore.models.projection import projected
 from dpcore.universe import Attribute
 
 SETS, COUNTS_EACH = 32, 4  # the random counts from which the usual size of errors is learned
-MOST_COLUMNS, MOST_CELLS = 4, 1 << 20  # of each of them
+MOST_CELLS = 1 << 20  # of each of them
 
 
 class UsualErrors:
@@ -30,8 +30,8 @@ class UsualErrors:
     ) -> None:
         self._any = list(random_counts(columns, rng))
         self._any_rows = counts_of(pilot, self._any)
-        whole = [each for each in measurements if each.cell is None and each.axes]
-        self._covered = list(covered_counts(whole, pilot, rng))
+        marginals = [measured for measured in measurements if measured.cell is None and measured.axes]
+        self._covered = list(covered_counts(marginals, pilot, rng))
         self._covered_rows = self._within(pilot)
         self._any_squares, self._covered_squares = np.zeros(len(self._any)), np.zeros(len(self._covered))
         self._replicates = 0
@@ -44,18 +44,15 @@ class UsualErrors:
 
     def scale(self) -> Scale:
         """Return the usual variance of a count, as a function of what is known about it."""
-        columns = np.array([float(len(axes)) for axes, _ in self._any])
-        axes = np.array([float(len(each.axes)) for each in self._covered])
-        variances = np.array([each.variance for each in self._covered])
-        of_any, of_covered = (
-            Scale.regressors(self._any_rows, columns),
-            Scale.regressors(self._covered_rows, np.log(variances), axes),
-        )
+        of_any = Scale.regressors(self._any_rows, np.array([float(len(axes)) for axes, _ in self._any]))
+        variances = np.log([count.variance for count in self._covered])
+        columns = np.array([float(len(count.axes)) for count in self._covered])
+        of_covered = Scale.regressors(self._covered_rows, variances, columns)
         return Scale(self._curve(of_any, self._any_squares), self._curve(of_covered, self._covered_squares))
 
     def _within(self, model: Model) -> Weights:
-        marginals = model.marginals({each.axes for each in self._covered})
-        return np.array([float(marginals[each.axes][each.box].sum()) for each in self._covered])
+        marginals = model.marginals({count.axes for count in self._covered})
+        return np.array([float(marginals[count.axes][count.box].sum()) for count in self._covered])
 
     def _curve(self, regressors: Weights, squares: Weights) -> tuple[float, ...]:
         """Fit the usual variance on a logarithmic scale.
@@ -64,16 +61,17 @@ class UsualErrors:
         """
         # A little weight on 0 for every coefficient keeps the fit defined where all random counts are alike.
         penalty = 1e-6 * np.eye(regressors.shape[-1])
-        wanted = regressors.T @ (np.log(squares / self._replicates + 1.0) + 1 / self._replicates)
-        return tuple(map(rounded, np.linalg.solve(regressors.T @ regressors + penalty, wanted).tolist()))
+        logarithms = np.log(squares / self._replicates + 1.0) + 1 / self._replicates
+        solution = np.linalg.solve(regressors.T @ regressors + penalty, regressors.T @ logarithms)
+        return tuple(map(rounded, solution.tolist()))
 
 
 def random_counts(attributes: Sequence[Attribute], rng: np.random.Generator) -> Iterator[tuple[Axes, list[Weights]]]:
     """Yield random counts over one to four columns: for each column, which of its cells count. Several in a row have the same columns."""
-    small = [axis for axis, each in enumerate(attributes) if each.size <= MOST_CELLS]
+    small = [axis for axis, attribute in enumerate(attributes) if attribute.size <= MOST_CELLS]
     for number in range(SETS if small else 0):
-        wanted = min(1 + number % MOST_COLUMNS, len(small))
-        axes = tuple(sorted(rng.choice(small, wanted, replace=False).tolist()))
+        columns = min(1 + number % 4, len(small))
+        axes = tuple(sorted(rng.choice(small, columns, replace=False).tolist()))
         while math.prod(attributes[axis].size for axis in axes) > MOST_CELLS:
             axes = axes[:-1]
         for _ in range(COUNTS_EACH):
@@ -91,25 +89,9 @@ def random_cells(attribute: Attribute, rng: np.random.Generator) -> Weights:
     return cells
 
 
-def counted(array: Weights, cells: Sequence[Weights]) -> float:
-    """Return the sum of a marginal over chosen cells of each column.
-
-    >>> counted(np.array([[1.0, 2.0], [3.0, 4.0]]), [np.array([0.0, 1.0]), np.array([1.0, 1.0])])
-    7.0
-    """
-    for each in reversed(cells):
-        array = array @ each
-    return float(array)
-
-
 def counts_of(model: Model, asked: Sequence[tuple[Axes, list[Weights]]]) -> Weights:
     """Return how many rows a model has in the chosen cells of each of some counts."""
-    if isinstance(model, FactoredModel):  # it need not compute marginals of millions of cells
-        return np.array(
-            [model.merged(axes, [np.where(each > 0, 0, -1) for each in cells]).item() for axes, cells in asked]
-        )
-    marginals = model.marginals(axes for axes, _ in asked)
-    return np.array([counted(marginals[axes], cells) for axes, cells in asked])
+    return np.array([projected(model, axes, [chosen[:, None] for chosen in cells]).item() for axes, cells in asked])
 
 
 @dataclass(frozen=True)
@@ -126,8 +108,10 @@ def covered_counts(measurements: Sequence[Measurement], pilot: Model, rng: np.ra
     chosen = sorted(rng.choice(len(measurements), min(SETS, len(measurements)), replace=False).tolist())
     for axes in dict.fromkeys(measurements[at].axes for at in chosen):
         counts = pilot.marginal(axes)
-        covering = [each for each in measurements if set(axes) <= set(each.axes)]
-        precision = sum(counts.size / each.values.size / max(each.noise, LEAST_NOISE) ** 2 for each in covering)
+        covering = [measured for measured in measurements if set(axes) <= set(measured.axes)]
+        precision = sum(
+            counts.size / measured.values.size / max(measured.noise, LEAST_NOISE) ** 2 for measured in covering
+        )
         for box in _boxes(counts, rng):
             yield Covered(axes, box, counts[box].size / precision)
 

@@ -7,6 +7,6 @@ code: each mechanism, and planted bugs that the audit must catch.
 from dpcore.audit.bounds import Tally, at_least, probability_bounds
 from dpcore.audit.events import most_telling
 from dpcore.audit.goodness import chi_square_p
-from dpcore.audit.one_run import least_epsilon
+from dpcore.audit.one_run import least_amount
 
-__all__ = ["Tally", "at_least", "chi_square_p", "least_epsilon", "most_telling", "probability_bounds"]
+__all__ = ["Tally", "at_least", "chi_square_p", "least_amount", "most_telling", "probability_bounds"]

@@ -8,16 +8,11 @@ and Pearson turn them into statements that fail with at most a chosen probabilit
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
-
-_STEPS = 80
-"""Bisection steps: enough for the last bit of a float."""
 
 _NORMAL = NormalDist()
 
@@ -33,11 +28,6 @@ class Tally:
         """Reject impossible counts."""
         if not 0 <= self.hits <= self.trials or self.trials < 1:
             raise UsageError("a tally needs at least one trial, and from 0 to as many hits as trials; count again")
-
-    @classmethod
-    def of(cls, events: npt.NDArray[np.bool_]) -> Self:
-        """Count an event, given whether each trial saw it."""
-        return cls(hits=int(np.count_nonzero(events)), trials=events.size)
 
     @property
     def rest(self) -> "Tally":
@@ -117,7 +107,7 @@ def _least(tally: Tally, miss: float) -> float:
     hits = np.arange(tally.hits, min(tally.trials, tally.hits + _terms(tally)))
     log_ratios = np.log((tally.trials - hits) / (hits + 1.0))
     log_ways = math.lgamma(tally.trials + 1) - math.lgamma(tally.hits + 1) - math.lgamma(tally.trials - tally.hits + 1)
-    for _ in range(_STEPS):
+    for _ in range(80):  # bisection, to the last bit of a float
         middle = (low + high) / 2
         if middle in {low, high}:
             break

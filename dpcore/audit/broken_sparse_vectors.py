@@ -58,10 +58,10 @@ class BrokenSparseVector:
             noisy = np.array(values) + _noise((count, len(values)), self.value_scale)
             above = noisy >= _noise((count, 1), self.threshold_scale)
             first = self.negatives[0]
-            found = np.logical_and(~above[:, :first].any(axis=1), above[:, first:].all(axis=1))
+            as_expected = ~above[:, :first].any(axis=1) & above[:, first:].all(axis=1)
             if self.shown_below is not None:
-                found = np.logical_and(found, noisy[:, first] < self.shown_below)
-            return np.asarray(found, dtype=np.int64)
+                as_expected &= noisy[:, first] < self.shown_below
+            return np.asarray(as_expected, dtype=np.int64)
 
         return draw
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dpcore.audit.events import Outcomes, most_telling
 from dpcore.audit.goodness import chi_square_p
 from dpcore.audit.made_up import under_way
-from dpcore.audit.one_run import least_epsilon
+from dpcore.audit.one_run import least_amount
 from dpcore.audit.streams import Words, determined, taken_from
 from dpcore.errors import UsageError
 from dpcore.ledger import Ledger
@@ -23,8 +23,6 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 
 MISS = 1e-8
 """The probability that one check reports a fault in sound code. With at most 100 checks, that happens in at most one of 10^6 audits."""
-
-MOST_CHECKS = 100
 
 CANARIES = 10_000
 
@@ -190,7 +188,7 @@ class OneRunCheck:
         evidence, charged = self.measure(coins)
         guesses = int(np.count_nonzero(evidence))
         correct = int(np.count_nonzero(np.sign(evidence) == 2 * coins - 1))
-        measured = least_epsilon(canaries=canaries, guesses=guesses, correct=correct, delta=0.0, confidence=1 - MISS)
+        measured = least_amount(currency=Currency.PURE, canaries=canaries, guesses=guesses, correct=correct, miss=MISS)
         return Finding(
             check=self.kind,
             setting=self.setting,
@@ -208,22 +206,22 @@ class ChargeCheck:
 
     Attributes:
         setting: The operation that is checked, in words.
-        spending: Opens a made-up account, and gives its ledger and a function that spends from it. Its argument is the effort.
+        spending: Opens a made-up account, and gives its ledger and a function that spends from it.
         least: The least amount that must be charged at every request for random words.
     """
 
     kind: ClassVar[str] = "charge"
 
     setting: str
-    spending: Callable[[float], AbstractContextManager[tuple[Ledger, Callable[[], object]]]]
+    spending: Callable[[], AbstractContextManager[tuple[Ledger, Callable[[], object]]]]
     least: int = 1
 
-    def run(self, *, effort: float) -> Finding:
+    def run(self, *, effort: float) -> Finding:  # noqa: ARG002  as often as it takes
         """Spend once and observe every request for random words."""
         paid: list[bool] = []
         system = entropy.random_words
 
-        with self.spending(effort) as (ledger, spend):
+        with self.spending() as (ledger, spend):
 
             def watched(count: int) -> Words:
                 paid.append(under_way(ledger) >= self.least)

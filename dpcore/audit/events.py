@@ -19,9 +19,6 @@ from dpcore.privacy.accounting import Currency
 Outcomes: TypeAlias = npt.NDArray[np.int64]
 """Outputs, each as an integer. A structured output is represented by a function of it."""
 
-MOST_EVENTS = 1000
-"""The maximum number of candidate events, which are sets of outcomes."""
-
 _SHRINKAGE = 5.0
 """Pseudocounts added to every outcome on both neighbours, so that a few draws of a rare outcome have little influence."""
 
@@ -67,9 +64,9 @@ def most_telling(here: Outcomes, there: Outcomes, *, currency: Currency, miss: f
 
 
 def _events(here: npt.NDArray[np.int64], there: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield growing sets of outcomes, ordered by how much likelier they are here than there."""
+    """Yield at most 1,000 growing sets of outcomes, ordered by how much likelier they are here than there."""
     order = np.argsort((there + _SHRINKAGE) / (here + _SHRINKAGE), kind="stable")
-    sizes = np.unique(np.linspace(1, len(order), min(len(order), MOST_EVENTS)).astype(np.intp))
+    sizes = np.unique(np.linspace(1, len(order), min(len(order), 1000)).astype(np.intp))
     yield from (order[:size] for size in sizes)
 
 

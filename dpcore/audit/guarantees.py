@@ -18,8 +18,6 @@ DELTA = 1e-6
 
 CONFIDENCE = f"1 - {MISS:.0e}".replace("e-0", "e-")
 
-_MEASURED = " | measured "
-
 _INTRODUCTION = """\
 # Guarantees
 
@@ -34,7 +32,8 @@ dpflow audit --markdown docs/explanation/guarantees.md      # write this page
 A measured amount is a lower bound of the privacy lost on worst-case neighbours. Each bound is below the true loss with confidence
 {confidence}, so a whole audit reports a fault in sound code less than once in a million runs. A bound at or below the charge is consistent
 with the code being correct; a bound above it would prove a fault. A single event shows at most 64 % of a small rho of Gaussian noise, so
-those bounds are lower. The same checks also run on planted bugs, each of which must be caught. A check of each kind fails on:
+those bounds are lower. The same checks also run on planted bugs, each of which must be caught; `dpflow audit --json` describes them, and what each
+check has seen. A row is a check of an event unless it says otherwise; the other kinds are made where they apply. A check of each kind fails on:
 
 - *event*: an event whose probabilities on two neighbours differ by more than the charge allows. The event is chosen on one half of the
   draws, and its probabilities are bounded on the other half (Clopper and Pearson 1934);
@@ -62,7 +61,7 @@ table is written to a file or a database, and published as `dpflow run`, a sessi
 bounded rows per person, noise and a model. The guesser sees the folder of each release, the noisy answers that the ledger keeps, its export, and
 the answers that an analyst was given. The more coins it guesses correctly, the more privacy was lost. The bound is that of Steinke, Nasr and
 Jagielski 2023, extended to the whole trade-off curve of an amount of rho or mu^2, as in Mahloujifar, Melis and Chaudhuri 2025 (the proof is in
-`dpcore/audit/one_run_curves.py`). Each bound is below the true loss with confidence {confidence}. Releases in rho or mu^2 are made several
+`dpcore/audit/one_run.py`). Each bound is below the true loss with confidence {confidence}. Releases in rho or mu^2 are made several
 times with new coins, because these promises allow a larger loss with a small probability, and a single run shows little of that. The coins of
 several releases in pure epsilon count together.
 
@@ -79,10 +78,10 @@ _UNREACHED = "".join(f"\n- `{feature}`: {why}" for feature, why in UNREACHED.ite
 def to_json(audited: Sequence[Audited]) -> dict[str, Any]:
     """Return all results as JSON values."""
     return {
-        "holds": all(one.holds for one in audited),
-        "caught": all(one.caught for one in audited),
+        "holds": all(result.holds for result in audited),
+        "caught": all(result.caught for result in audited),
         "confidence": 1 - MISS,
-        "mechanisms": [_mechanism(_case(one), one) for one in audited],
+        "mechanisms": [_mechanism(_case(result), result) for result in audited],
     }
 
 
@@ -94,26 +93,27 @@ def table_rows(audited: Sequence[Audited]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [
         ("mechanism", "setting", "currency", "charged", "epsilon", "at least", "holds", "bugs caught", "features")
     ]
-    shared = set.intersection(*(set(_case(one).features) for one in audited)) if len(audited) > 1 else set()
-    for one in audited:
-        own = (".".join(each.partition(":")[0].split(".")[:2]) for each in _case(one).features if each not in shared)
-        features = ", ".join(dict.fromkeys(own))
-        measured = [finding for finding in one.findings if finding.measured is not None]
-        others = [finding for finding in one.findings if finding.measured is None]
+    shared = set.intersection(*(set(_case(result).features) for result in audited)) if len(audited) > 1 else set()
+    for result in audited:
+        own = (key.partition(":")[0].split(".")[:2] for key in _case(result).features if key not in shared)
+        features = ", ".join(dict.fromkeys(map(".".join, own)))
+        caught = f"{sum(verdict.caught for verdict in result.verdicts)} of {len(result.verdicts)}"
+        unmeasured = all(finding.sound for finding in result.findings if finding.measured is None)
+        measured = [finding for finding in result.findings if finding.measured is not None]
         for place, finding in enumerate(measured):
-            sound = finding.sound and (place > 0 or all(other.sound for other in others))
-            caught = sum(verdict.caught for verdict in one.verdicts)
+            name, bugs, covered = (result.case, caught, features) if place == 0 else ("", "", "")
+            sound = finding.sound and (place > 0 or unmeasured)
             rows.append(
                 (
-                    one.case if place == 0 else "",
+                    name,
                     finding.setting,
-                    _currency(finding),
+                    "" if finding.currency is None else finding.currency.symbol,
                     at_most(finding.charged or 0.0),
                     _epsilon(finding),
                     down(finding.measured or 0.0),
                     "yes" if sound else "NO",
-                    f"{caught} of {len(one.verdicts)}" if place == 0 else "",
-                    features if place == 0 else "",
+                    bugs,
+                    covered,
                 )
             )
     return rows if any(row[-1] for row in rows[1:]) else [row[:-1] for row in rows]
@@ -122,22 +122,22 @@ def table_rows(audited: Sequence[Audited]) -> list[tuple[str, ...]]:
 def faults(audited: Sequence[Audited]) -> list[str]:
     """Return one message for each failed check and for each planted bug that was not caught."""
     return [
-        f"{one.case}: {finding.setting}: {finding.check} check failed: {_measured(finding)}; do not use it, and report this"
-        for one in audited
-        for finding in one.findings
+        f"{result.case}: {finding.setting}: {finding.check} check failed: {_measured(finding)}; do not use it, and report this"
+        for result in audited
+        for finding in result.findings
         if not finding.sound
     ] + [
-        f"{one.case}: the planted bug '{verdict.bug}' was not caught: {_measured(verdict.finding)}; the audit proves nothing about it"
-        for one in audited
-        for verdict in one.verdicts
+        f"{result.case}: the planted bug '{verdict.bug}' was not caught: {_measured(verdict.finding)}; the audit proves nothing about it"
+        for result in audited
+        for verdict in result.verdicts
         if not verdict.caught
     ]
 
 
 def page(audited: Sequence[Audited], *, day: date) -> str:
     """Return the page of guarantees, or of complete releases, in Markdown."""
-    sections = ("\n".join(_section(_case(one), one)) for one in audited)
-    introduction = _OF_RELEASES if all(one.case in RELEASES for one in audited) else _INTRODUCTION
+    sections = ("\n".join(_section(_case(result), result)) for result in audited)
+    introduction = _OF_RELEASES if all(result.case in RELEASES for result in audited) else _INTRODUCTION
     return "\n".join(
         [
             introduction.format(confidence=CONFIDENCE, unreached=_UNREACHED),
@@ -147,28 +147,31 @@ def page(audited: Sequence[Audited], *, day: date) -> str:
     )
 
 
-def lasting_part(text: str) -> str:
-    """Return a page without the parts that differ from run to run: the date and the measured values."""
-    return "\n".join(line.partition(_MEASURED)[0] for line in text.splitlines() if not line.startswith("Measured on "))
+def _case(result: Audited) -> Case:
+    return {**RELEASES, **CASES}[result.case]()
 
 
-def _case(one: Audited) -> Case:
-    return {**RELEASES, **CASES}[one.case]()
-
-
-def _section(case: Case, one: Audited) -> list[str]:
+def _section(case: Case, result: Audited) -> list[str]:
+    formulas = dict.fromkeys(case.prices.values())
     prices = "; ".join(f"{currency.symbol} = {formula}" for currency, formula in case.prices.items())
+    if len(formulas) == 1 < len(case.prices):
+        (prices,) = formulas
     lines = [f"## {case.name}", "", f"{case.theorem} ({case.reference})", "", f"Price: {prices}", ""]
     lines += [f"Features: {'; '.join(case.features)}", ""] if case.features else []
-    lines += ["| checked | charged | shown |", "|---|---|---|"]
-    for finding in one.findings:
-        charged = f"{finding.currency.symbol} {at_most(finding.charged or 0.0)}" if finding.currency else "-"
-        lines.append(f"| {finding.check}: {finding.setting} | {charged}{_MEASURED}{_measured(finding)} |")
-    lines += ["", "| planted bug | caught by | shown |", "|---|---|---|"]
-    for verdict in one.verdicts:
-        how = f"**{verdict.bug}**: {verdict.how}"
-        said = _measured(verdict.finding) if verdict.caught else "NOT CAUGHT"
-        lines.append(f"| {how} | {verdict.finding.check}{_MEASURED}{said} |")
+    lines += ["| checked | charged | measured |", "|---|---|---|"]
+    lines += [
+        f"| {'' if finding.check == 'event' else f'{finding.check}: '}{finding.setting} | {finding.currency.symbol} {at_most(finding.charged or 0.0)}"
+        f" | >= {down(finding.measured or 0.0)} |"
+        for finding in result.findings
+        if finding.currency is not None
+    ]
+    for title, caught in ("Planted and caught", True), ("Planted and NOT CAUGHT", False):
+        bugs: dict[str, list[str]] = {}
+        for verdict in result.verdicts:
+            if verdict.caught is caught:
+                bugs.setdefault(verdict.finding.check, []).append(verdict.bug)
+        by_check = [f"{', '.join(names)} ({check})" for check, names in bugs.items()]
+        lines += ["", f"{title}: {'; '.join(by_check)}"] if bugs else []
     return [*lines, ""]
 
 
@@ -177,10 +180,6 @@ def _measured(finding: Finding) -> str:
         return finding.shown
     over = "" if finding.sound else f", charged {at_most(finding.charged or 0.0)}"
     return f"{finding.currency.symbol} >= {down(finding.measured or 0.0)}{over}; {finding.shown}"
-
-
-def _currency(finding: Finding) -> str:
-    return "" if finding.currency is None else finding.currency.symbol
 
 
 def _epsilon(finding: Finding) -> str:
@@ -192,18 +191,18 @@ def _epsilon(finding: Finding) -> str:
     return at_most(epsilon_of(round(finding.charged * AMOUNT_OF_ONE), currency=finding.currency, delta=DELTA))
 
 
-def _mechanism(case: Case, one: Audited) -> dict[str, Any]:
+def _mechanism(case: Case, result: Audited) -> dict[str, Any]:
     return {
         "name": case.name,
         "theorem": case.theorem,
         "reference": case.reference,
         "features": list(case.features),
         "prices": {currency.value: formula for currency, formula in case.prices.items()},
-        "holds": one.holds,
-        "findings": [_finding(finding) for finding in one.findings],
+        "holds": result.holds,
+        "findings": [_finding(finding) for finding in result.findings],
         "bugs": [
             {"name": verdict.bug, "how": verdict.how, "caught": verdict.caught, "finding": _finding(verdict.finding)}
-            for verdict in one.verdicts
+            for verdict in result.verdicts
         ],
     }
 

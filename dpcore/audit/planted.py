@@ -27,38 +27,9 @@ from dpcore.privacy.protection import Protection, Sensitivity
 from dpcore.tables.histogram import Histogram
 
 
-@dataclass(frozen=True, kw_only=True)
-class NumpyNoise:
-    """Rounded Laplace noise from NumPy's generator: neither exact nor drawn from the operating system's entropy."""
-
-    scale: float
-
-    def draw(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return noisy counts."""
-        noise = np.random.default_rng().laplace(scale=self.scale, size=counts.shape)
-        return counts + np.rint(noise).astype(np.int64)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NumpyMax:
-    """A noisy maximum with Gumbel noise from NumPy's generator."""
-
-    scale: float
-
-    def draw(self, scores: npt.NDArray[np.int64]) -> int:
-        """Return the index of the selected score."""
-        return int(np.argmax(scores + np.random.default_rng().gumbel(scale=self.scale, size=scores.shape)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class NumpySparseVector:
-    """AboveThreshold with noise from NumPy's generator."""
-
-    def sessions(self, count: int) -> Outcomes:
-        """Return the number of answers in each session on three values of 0."""
-        noise = np.random.default_rng().laplace(scale=2.0, size=(count, 4))
-        above = noise[:, 1:] >= noise[:, :1]
-        return np.where(above.any(axis=1), above.argmax(axis=1) + 1, 3).astype(np.int64)
+def of_numpy(count: int) -> Outcomes:
+    """Return rounded Laplace noise from NumPy's generator: neither exact nor drawn from the operating system's entropy."""
+    return np.rint(np.random.default_rng().laplace(size=count)).astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)

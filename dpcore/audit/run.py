@@ -10,11 +10,6 @@ from dpcore.audit.cases import CASES
 from dpcore.audit.whole_run import RELEASES
 from dpcore.errors import UsageError
 
-MOST_WORKERS = 4
-
-_LONGEST = ("exponential", "sparse-vector", "bounded-mean", "report-noisy-max", "above-threshold")
-"""The slowest cases. They start first so that none of them delays the end."""
-
 
 def checked_names(names: Sequence[str]) -> list[str]:
     """Return the given case names in display order, or all names if none is given. Raise on an unknown name."""
@@ -41,11 +36,9 @@ def audit_releases(*, effort: float) -> list[Audited]:
 
 def _audited(chosen: Sequence[str], *, effort: float) -> list[Audited]:
     """Audit the cases in newly spawned processes, which inherit no random state: each reads the operating system's entropy itself."""
-    workers = min(len(chosen), MOST_WORKERS, os.cpu_count() or 1)
+    workers = min(len(chosen), 4, os.cpu_count() or 1)
     if workers == 1:
         return [audit_case(name, effort) for name in chosen]
-    order = sorted(chosen, key=lambda name: _LONGEST.index(name) if name in _LONGEST else len(_LONGEST))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=workers, mp_context=context) as pool:
-        started = {name: pool.submit(audit_case, name, effort) for name in order}
-        return [started[name].result() for name in chosen]
+        return list(pool.map(audit_case, chosen, [effort] * len(chosen)))

@@ -3,9 +3,10 @@
 For made-up data only, in a process that does nothing else: noise drawn from recorded words protects nobody.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TypeAlias
+from unittest.mock import patch
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +18,9 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 Source: TypeAlias = Callable[[int], Words]
 
 
-@contextmanager
-def taken_from(source: Source) -> Iterator[None]:
+def taken_from(source: Source) -> AbstractContextManager[Source]:
     """Make all mechanisms of this process take their random words from another source while the context is open."""
-    before = entropy.random_words
-    vars(entropy)["random_words"] = source
-    try:
-        yield
-    finally:
-        vars(entropy)["random_words"] = before
+    return patch.object(entropy, "random_words", source)
 
 
 def determined(draw: Callable[[], npt.NDArray[np.int64]]) -> bool:

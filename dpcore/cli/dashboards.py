@@ -3,12 +3,11 @@
 import argparse
 from pathlib import Path
 
+from dpcore.cli.arguments import SCHEDULED, Subparsers, add_verb, argument
 from dpcore.cli.output import Answer, table
-from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import UsageError
 from dpcore.places import registry_folder
 from dpcore.steward.dashboards import (
-    RegisteredDashboard,
     all_dashboards,
     register_dashboard,
     unregister_dashboard,
@@ -19,17 +18,18 @@ ABOUT = "register questions that a session answers again and again, on a schedul
 MORE = f"; FILE is a YAML file with `release`, `within` and `queries`. Answers that the session knows or has bought are free; {EXAMPLE}"
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verb to the parser."""
-    verb = add_verb(verbs, "dashboard", common, ABOUT, more=MORE)
-    verb.add_argument(
-        "file", metavar="FILE", nargs="?", help="the dashboard's file; with --remove, its file or its name"
+    add_verb(
+        verbs,
+        "dashboard",
+        ABOUT,
+        argument("file", metavar="FILE", nargs="?", help="the dashboard's file; with --remove, its file or its name"),
+        *SCHEDULED,
+        argument("--remove", action="store_true", help="remove it from the registry; its answers stay"),
+        run=_dashboard,
+        more=MORE,
     )
-    verb.add_argument("--name", metavar="N", help="the name to run it by; default: the file name without its suffix")
-    verb.add_argument("--cron", metavar="TEXT", help="run it on this schedule: minute hour day month weekday")
-    verb.add_argument("--timezone", metavar="ZONE", help="the time zone of --cron; default: UTC")
-    verb.add_argument("--remove", action="store_true", help="remove it from the registry; its answers stay")
-    verb.set_defaults(verb=_dashboard)
 
 
 def _dashboard(arguments: argparse.Namespace) -> Answer:
@@ -44,7 +44,7 @@ def _dashboard(arguments: argparse.Namespace) -> Answer:
         f"registered dashboard {entry.name}: {len(entry.questions.queries)} queries within {entry.questions.within}\n\n"
         f"release   {entry.release}\n"
         f"account   {entry.account}\n"
-        f"schedule  {_schedule(entry) or 'none, it runs only when started'}\n"
+        f"schedule  {entry.when or 'none, it runs only when started'}\n"
         f"registry  {registry_folder()}\n\n"
         "next: open a session for it, if none is open: dpflow session open SPEC; then `dpflow serve`, or restart it if it runs"
     )
@@ -67,11 +67,7 @@ def _listed() -> Answer:
         return Answer({"dashboards": []}, "no dashboard is registered yet; register one with: dpflow dashboard FILE")
     rows = [("name", "release", "queries", "within", "schedule")]
     rows += [
-        (entry.name, entry.release, str(len(entry.questions.queries)), entry.questions.within, _schedule(entry) or "-")
+        (entry.name, entry.release, str(len(entry.questions.queries)), entry.questions.within, entry.when or "-")
         for entry in entries
     ]
     return Answer({"dashboards": [entry.to_json() for entry in entries]}, table(rows, right=("queries",)))
-
-
-def _schedule(entry: RegisteredDashboard) -> str:
-    return f"{entry.cron} ({entry.timezone})" if entry.cron else ""

@@ -8,13 +8,14 @@ from functools import reduce
 from itertools import groupby
 from pathlib import Path
 
+from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer
-from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import OutputError, SpecError, UsageError
 from dpcore.places import places_of_spec, using
 from dpcore.spec.document import LARGEST_BYTES, read_document
 from dpcore.spec.marks import MARK, report_marks
-from dpcore.spec.release import NAME
+from dpcore.spec.parts import NAME
+from dpcore.spec.release import STRATEGIES
 from dpcore.starter import (
     HELP,
     KINDS,
@@ -80,43 +81,48 @@ workload:
                                      # whose entries may have weights: {columns: [age, cost], weight: 3}
   # target: member                   # only marginals with this column; its pairs with other columns are learned first
   # ranges: [age, joined]            # ordered columns for which range counts matter: up to a value, or between two values
-# strategy: {name: mwem}             # adaptive | mwem | pmw; default: chosen by workload and universe
+# strategy: {name: mwem}             # STRATEGIES; default: chosen by workload and universe
 output: {path: releases, rows: noisy}
 # engine: {name: dask, scheduler: "tcp://10.0.0.5:8786"}   # reads and counts a table too large for this machine
 """
 """The commented spec that is written without --from."""
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verb to the parser."""
-    init = add_verb(verbs, "init", common, "write a commented spec to start from", more=_MORE)
-    init.add_argument("dataset", metavar="DATASET", help="the dataset's name, which is also the account that pays")
-    init.add_argument("--from", dest="sources", metavar="SOURCE", action="append", default=[], help=_SOURCE)
-    init.add_argument(
-        "--kind",
-        action="append",
-        default=[],
-        choices=KINDS,
-        metavar="KIND",
-        help=f"what SOURCE is, one for each --from: {', '.join(KINDS)}; default: recognised by name and content",
+    add_verb(
+        verbs,
+        "init",
+        "write a commented spec to start from",
+        argument("dataset", metavar="DATASET", help="the dataset's name, which is also the account that pays"),
+        argument("--from", dest="sources", metavar="SOURCE", action="append", default=[], help=_SOURCE),
+        argument(
+            "--kind",
+            action="append",
+            default=[],
+            choices=KINDS,
+            metavar="KIND",
+            help=f"what SOURCE is, one for each --from: {', '.join(KINDS)}; default: recognised by name and content",
+        ),
+        argument(
+            "--like",
+            metavar="PUBLIC",
+            help="a public CSV, Parquet or Arrow file with the same columns, all of whose values are read: it adds types, ranges and values "
+            "that no SOURCE gives",
+        ),
+        argument("--unit", metavar="UNIT", help="the protected unit: row, or the column that identifies a person"),
+        argument(
+            "--epsilon",
+            metavar="E",
+            type=float,
+            help="spend this much of the account DATASET on noisy types, ranges and frequent values of the columns that nothing else describes; "
+            "needs --unit, and one row of each unit counts",
+        ),
+        argument("--table", help="which table, if SOURCE describes several"),
+        argument("--ask", action="store_true", help="ask for what SOURCE does not say, and fill in the answers"),
+        run=_init,
+        more=_MORE,
     )
-    init.add_argument(
-        "--like",
-        metavar="PUBLIC",
-        help="a public CSV, Parquet or Arrow file with the same columns, all of whose values are read: it adds types, ranges and values "
-        "that no SOURCE gives",
-    )
-    init.add_argument("--unit", metavar="UNIT", help="the protected unit: row, or the column that identifies a person")
-    init.add_argument(
-        "--epsilon",
-        metavar="E",
-        type=float,
-        help="spend this much of the account DATASET on noisy types, ranges and frequent values of the columns that nothing else describes; "
-        "needs --unit, and one row of each unit counts",
-    )
-    init.add_argument("--table", help="which table, if SOURCE describes several")
-    init.add_argument("--ask", action="store_true", help="ask for what SOURCE does not say, and fill in the answers")
-    init.set_defaults(verb=_init)
 
 
 def _init(arguments: argparse.Namespace) -> Answer:
@@ -128,7 +134,7 @@ def _init(arguments: argparse.Namespace) -> Answer:
     path = Path(f"{name}.yaml")
     if not arguments.sources:
         _refuse_options(arguments)
-        _write(path, STARTER.replace("DATASET", name))
+        _write(path, STARTER.replace("DATASET", name).replace("STRATEGIES", " | ".join(STRATEGIES)))
         text = f"wrote {path}\nnext: declare your columns in it, then run: dpflow check {path}"
         return Answer({"spec": str(path)}, text)
     if path.exists():  # known before anybody answers questions
@@ -252,19 +258,20 @@ def _answer(path: Path, draft: Draft) -> Answer:
     document = read_document(path)
     report_marks(document)
     lines = sorted({mistake.line for mistake in document.mistakes})
+    description = draft.description
     left_out = {entry.name: entry.left_out for entry in draft.entries if entry.left_out}
     data = {
         "spec": str(path),
         "columns": [entry.name for entry in draft.declared],
         "left_out": left_out,
         "marked_lines": lines,
-        "caution": draft.caution,
-        "charged": draft.charged,
+        "caution": description.caution,
+        "charged": description.charged,
     }
     text = [
         f"wrote {path}: {_count(len(draft.declared), 'column')} declared, {len(left_out)} left out",
-        draft.charged,
-        f"caution: {draft.caution}" if draft.caution else "",
+        description.charged,
+        f"caution: {description.caution}" if description.caution else "",
         f"{_count(len(lines), 'line')} marked with {MARK} must be completed: {_spans(lines)}" if lines else "",
         f"next: {'complete them, then run' if lines else 'run'}: dpflow check {path}",
     ]

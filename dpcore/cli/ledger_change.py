@@ -5,7 +5,7 @@ import logging
 import re
 from collections.abc import Sequence
 
-from dpcore.cli.ledger_show import account_data, account_text
+from dpcore.cli.ledger_show import account_data, account_text, allowance_data
 from dpcore.cli.output import Answer
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, AccountState, AllowanceKind, Balance, Ledger, Run, RunState, open_ledger
@@ -16,14 +16,15 @@ from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.formatting import askable, at_most, down, new_block_epsilon, next_epsilon, next_run, price, stated
 from dpcore.reporting.overview import overview
 from dpcore.spec.advice import budget_advice
-from dpcore.spec.release import NAME
+from dpcore.spec.parts import NAME
 
 progress = logging.getLogger("dpcore.progress")
 
 
 def open_account(arguments: argparse.Namespace) -> Answer:
     """Open an account. Create the ledger first if there is none."""
-    epsilon, delta, across_epsilon = _epsilon(arguments), arguments.delta, arguments.across_blocks
+    epsilon, delta, across_epsilon = arguments.epsilon, arguments.delta, arguments.across_blocks
+    _checked(epsilon, option="--epsilon")
     if not 0 <= delta < 1:
         raise UsageError(
             "--delta must be at least 0 and below 1; a good choice is far below one over the number of people"
@@ -32,11 +33,11 @@ def open_account(arguments: argparse.Namespace) -> Answer:
         raise UsageError(
             "an account has the name of its specs' dataset: use the letters a to z and A to Z, digits, dots, dashes and underscores"
         )
-    wanted = None if arguments.currency is None else Currency(arguments.currency)
-    if wanted is Currency.PURE and delta:
+    if arguments.currency == Currency.PURE and delta:
         raise UsageError("an account in pure epsilon has no delta: write --delta 0, or choose --currency zcdp or gdp")
-    usual = currency_for(epsilon, delta=delta, unit=arguments.unit, neighbours=Neighbours(arguments.neighbours))
-    currency, cap = budget_of(epsilon, delta=delta, currency=wanted or usual)
+    neighbours = Neighbours(arguments.neighbours)
+    usual = currency_for(epsilon, delta=delta, unit=arguments.unit, neighbours=neighbours)
+    currency, cap = budget_of(epsilon, delta=delta, currency=Currency(arguments.currency or usual))
     # The ledger checks these too, but only after an empty ledger has been created.
     for text, option in (
         (arguments.unit, "--unit"),
@@ -48,7 +49,7 @@ def open_account(arguments: argparse.Namespace) -> Answer:
     across = None
     if across_epsilon is not None:
         require_across_applies(unit=arguments.unit, blocks_by=arguments.blocks)
-        across = _across_cap(across_epsilon, delta=delta, currency=currency)
+        across = _cap(across_epsilon, delta=delta, currency=currency, option="--across-blocks")
     with open_ledger(create=True) as ledger:
         created = ledger.known_identity is None
         account = ledger.open_account(
@@ -58,7 +59,7 @@ def open_account(arguments: argparse.Namespace) -> Answer:
             epsilon=epsilon,
             delta=delta,
             unit=arguments.unit,
-            neighbours=Neighbours(arguments.neighbours),
+            neighbours=neighbours,
             description=arguments.about,
             blocks_by=arguments.blocks,
             across=across,
@@ -84,18 +85,14 @@ def raise_cap(arguments: argparse.Namespace) -> Answer:
         return _raise_across(arguments)
     with open_ledger() as ledger:
         before = ledger.account(arguments.account)
-        account = ledger.raise_cap(
-            before.name, cap=_cap(before, arguments), epsilon=arguments.epsilon, reason=arguments.reason
-        )
+        cap = _cap(arguments.epsilon, delta=before.delta, currency=before.currency)
+        account = ledger.raise_cap(before.name, cap=cap, epsilon=arguments.epsilon, reason=arguments.reason)
         (raised,) = overview(ledger, account.name).accounts
     promise = raised.promise()
-    what, how = (
-        stated(promise.one.epsilon, promise.one.delta),
-        ", which allows for the charges made before the raise" if promise.raised else "",
-    )
+    how = ", which allows for the charges made before the raise" if promise.raised else ""
     text = (
         f"raised account {account.name} from epsilon {at_most(before.epsilon)} to {at_most(account.epsilon)}; "
-        f"{_left(account, raised.most_used[1])}\nit now promises {what}{how}"
+        f"{_left(account, raised.most_used[1])}\nit now promises {stated(promise.one.epsilon, promise.one.delta)}{how}"
     )
     return Answer(account_data(raised), text)
 
@@ -104,7 +101,7 @@ def _raise_across(arguments: argparse.Namespace) -> Answer:
     epsilon: float = arguments.across_blocks
     with open_ledger() as ledger:
         before = ledger.account(arguments.account)
-        cap = _across_cap(epsilon, delta=before.delta, currency=before.currency)
+        cap = _cap(epsilon, delta=before.delta, currency=before.currency, option="--across-blocks")
         account = ledger.raise_across(before.name, cap=cap, epsilon=epsilon, reason=arguments.reason)
         (raised,) = overview(ledger, account.name).accounts
     left = down(askable(account, account.across_remaining or 0))
@@ -153,21 +150,12 @@ def allow(arguments: argparse.Namespace) -> Answer:
         raise UsageError(f"--{kind} takes a name as in a spec: letters, digits, dots, dashes and underscores")
     with open_ledger() as ledger:
         account = ledger.account(arguments.account)
-        cap = _cap(account, arguments)
+        cap = _cap(arguments.epsilon, delta=account.delta, currency=account.currency)
         allowance = ledger.allow(
             account.name, kind=kind, name=name, cap=cap, epsilon=arguments.epsilon, reason=arguments.reason
         )
     remaining = askable(account, allowance.remaining)
-    data = {
-        "account": account.name,
-        "kind": kind.value,
-        "name": name,
-        "epsilon": allowance.epsilon,
-        "cap": allowance.cap / AMOUNT_OF_ONE,
-        "used": allowance.used / AMOUNT_OF_ONE,
-        "remaining": allowance.remaining / AMOUNT_OF_ONE,
-        "remaining_epsilon": remaining,
-    }
+    data = {"account": account.name, **allowance_data(account, allowance)}
     text = (
         f"{kind} {name} may use epsilon {at_most(allowance.epsilon)} of account {account.name}: "
         f"{price(allowance.used, account.currency)} is used, epsilon {down(remaining)} is left; every new run of the account must name its {kind}"
@@ -207,22 +195,14 @@ def settle(arguments: argparse.Namespace) -> Answer:
         return _ended(ledger, before, ledger.settle(before.id, release=None, lease=None))
 
 
-def _epsilon(arguments: argparse.Namespace) -> float:
-    epsilon: float = arguments.epsilon
+def _checked(epsilon: float, *, option: str) -> float:
     if not 0 < epsilon < float("inf"):
-        raise UsageError("--epsilon must be a number above 0, such as 10")
+        raise UsageError(f"{option} must be a number above 0, such as 10")
     return epsilon
 
 
-def _across_cap(epsilon: float, *, delta: float, currency: Currency) -> int:
-    if not 0 < epsilon < float("inf"):
-        raise UsageError("--across-blocks must be a number above 0, such as 20")
-    return budget_of(epsilon, delta=delta, currency=currency)[1]
-
-
-def _cap(account: Account, arguments: argparse.Namespace) -> int:
-    _, cap = budget_of(_epsilon(arguments), delta=account.delta, currency=account.currency)
-    return cap
+def _cap(epsilon: float, *, delta: float, currency: Currency, option: str = "--epsilon") -> int:
+    return budget_of(_checked(epsilon, option=option), delta=delta, currency=currency)[1]
 
 
 def _left(account: Account, balance: Balance) -> str:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from dpcore.cli.output import Listing
+from dpcore.cli.output import Listing, blocks_text
 from dpcore.ledger import Event, EventKind, open_ledger
 from dpcore.ledger.events import read_body
 from dpcore.ledger.findings import at_event
+from dpcore.ledger.holder import process_of
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import at_most, price
 
@@ -68,20 +69,10 @@ def _opened(body: Body, currency: Currency) -> str:
     return f"epsilon {at_most(body['epsilon'])}{at} in {currency}, {body['unit']}, {body['neighbours']}{by}{across}"
 
 
-def _blocks(body: Body, _currency: Currency) -> str:
-    names = body["blocks"]
-    return f"block {names[0]}" if len(names) == 1 else f"{len(names):,} blocks, {names[0]} to {names[-1]}"
-
-
 def _reserved(body: Body, currency: Currency) -> str:
-    blocks = [_blocks(body, currency)] if body["blocks"] else []
+    blocks = [blocks_text(body["blocks"])] if body["blocks"] else []
     named = [f"{key} {body[key]}" for key in ("analyst", "purpose") if body[key]]
     return ", ".join([price(body["amount"], currency), *blocks, *named])
-
-
-def _leased(body: Body, _currency: Currency) -> str:
-    machine, process, _ = f"{body['holder']} ? ?".split(" ", 2)
-    return f"process {process} on {machine}, fence {body['fence']}"
 
 
 def _charged(body: Body, currency: Currency) -> str:
@@ -114,12 +105,12 @@ _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
     EventKind.ALLOWED: lambda body, _: (
         f"{body['kind']} {body['name']}, epsilon {at_most(body['epsilon'])}: {body['reason']}"
     ),
-    EventKind.BLOCKS_OPENED: _blocks,
-    EventKind.BLOCKS_SEALED: _blocks,
+    EventKind.BLOCKS_OPENED: lambda body, _: blocks_text(body["blocks"]),
+    EventKind.BLOCKS_SEALED: lambda body, _: blocks_text(body["blocks"]),
     EventKind.ADOPTED: lambda body, _: f"{body['folder']}, from {_short(body['owner'])}: {body['reason']}",
     EventKind.RESTORED: lambda body, _: f"without event {body['seq']:,} ({_short(body['hash'])}): {body['reason']}",
     EventKind.RESERVED: _reserved,
-    EventKind.LEASED: _leased,
+    EventKind.LEASED: lambda body, _: f"{process_of(body['holder'])}, fence {body['fence']}",
     EventKind.DATA_VERSION: lambda body, _: f"{body['version'][:16]}",
     EventKind.CHARGED: _charged,
     EventKind.COMMITTED: lambda body, _: f"{body['step']}, {body['size']:,} bytes, {body['sha256'][:16]}",

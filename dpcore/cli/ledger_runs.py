@@ -5,22 +5,22 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from dpcore.cli.output import bar, table
+from dpcore.cli.output import bar, blocks_text, table
 from dpcore.ledger import Account, RunState
-from dpcore.ledger.holder import surely_gone
+from dpcore.ledger.holder import process_of, surely_gone
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.overview import AccountOverview, RunOverview
 from dpcore.reporting.session_claims import Claim
 
 
-def runs_text(each: AccountOverview, *, most: int | None) -> str:
+def runs_text(summary: AccountOverview, *, most: int | None) -> str:
     """List the latest runs and all open ones, oldest first. Further details follow on indented lines below a run."""
-    if not each.runs:
+    account, runs = summary.account, summary.runs
+    if not runs:
         return ""
-    earliest = len(each.runs) - (most or len(each.runs))
-    shown = [run for number, run in enumerate(each.runs) if number >= earliest or run.touched]
-    account = each.account
+    earliest = len(runs) - (most or len(runs))
+    shown = [run for number, run in enumerate(runs) if number >= earliest or run.touched]
     rows = [("run", "opened (UTC)", "state", "promise", "spent", "release")] + [
         (
             item.run.id,
@@ -35,8 +35,8 @@ def runs_text(each: AccountOverview, *, most: int | None) -> str:
     heading, *lines = table(rows, right={"promise"}).splitlines()
     written = [heading]
     for line, item in zip(lines, shown, strict=True):
-        written += [line, *(f"    {more}" for more in _more(each.account, item))]
-    if left_out := len(each.runs) - len(shown):
+        written += [line, *(f"    {more}" for more in _more(account, item))]
+    if left_out := len(runs) - len(shown):
         written.append(f"{left_out:,} earlier runs are not shown; --all shows them")
     written.append(f"promise: the epsilon of the run's reservation{_at_delta(account)}")
     if any(len(item.made_from) > 1 for item in shown):
@@ -76,8 +76,7 @@ def _more(account: Account, item: RunOverview) -> Iterator[str]:
     run = item.run
     parts = [f"{name} {value}" for name, value in (("analyst", run.analyst), ("purpose", run.purpose)) if value]
     if account.blocks_by is not None:
-        first, *others = item.blocks
-        parts.append(f"block {first}" if not others else f"{len(item.blocks):,} blocks, {first} to {others[-1]}")
+        parts.append(blocks_text(item.blocks))
     if len(item.made_from) > 1:
         parts.append(f"made from {len(item.made_from):,} runs, since {item.made_from[0].run}")
     if parts:
@@ -93,10 +92,9 @@ def _worker(item: RunOverview) -> str | None:
     run = item.run
     if run.state is not RunState.OPEN or run.holder is None or item.touched is None:
         return None
-    machine, process, _ = f"{run.holder} ? ?".split(" ", 2)
-    until = run.leased_until(item.touched)
+    process, until = process_of(run.holder), run.leased_until(item.touched)
     if surely_gone(run.holder):
-        return f"process {process} on {machine}, which is gone"
+        return f"{process}, which is gone"
     if datetime.now(UTC) >= until:
-        return f"process {process} on {machine}, whose lease expired at {until:%Y-%m-%d %H:%M} UTC"
-    return f"process {process} on {machine}, leased until {until:%H:%M:%S} UTC"
+        return f"{process}, whose lease expired at {until:%Y-%m-%d %H:%M} UTC"
+    return f"{process}, leased until {until:%H:%M:%S} UTC"

@@ -2,12 +2,11 @@
 
 import argparse
 from dataclasses import asdict
-from heapq import nlargest
 from typing import Any
 
 from dpcore.cli.ledger_runs import run_data, runs_text
 from dpcore.cli.output import Answer, bar, legend, rule, table
-from dpcore.ledger import Account, AccountState, Balance, BlockState, open_ledger
+from dpcore.ledger import Account, AccountState, Allowance, Balance, BlockState, open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.reporting.formatting import (
     askable,
@@ -23,26 +22,23 @@ from dpcore.reporting.formatting import (
 )
 from dpcore.reporting.overview import AccountOverview, overview
 
-MOST_SHOWN = 30
-"""How many blocks and runs of an account are shown without --all."""
-_WIDTH, _BAR = 100, 50
+_WIDTH = 100
 
 
 def show(arguments: argparse.Namespace) -> Answer:
     """Show one account, or all of them, and the chain's head."""
     with open_ledger() as ledger:
-        found = overview(ledger, arguments.account)
-    data = {"accounts": [_data(each) for each in found.accounts], "events": found.events, "head": found.head}
-    most = None if arguments.all else MOST_SHOWN
-    texts = [account_text(each, most=most) for each in found.accounts] or [
-        "no account yet; open one: dpflow ledger open"
-    ]
-    return Answer(data, "\n\n\n".join([*texts, f"head {found.head} after {found.events:,} events"]))
+        shown = overview(ledger, arguments.account)
+    data = {"accounts": [_data(summary) for summary in shown.accounts], "events": shown.events, "head": shown.head}
+    most = None if arguments.all else 30
+    texts = [account_text(summary, most=most) for summary in shown.accounts]
+    head = f"head {shown.head} after {shown.events:,} events"
+    return Answer(data, "\n\n\n".join([*(texts or ["no account yet; open one: dpflow ledger open"]), head]))
 
 
-def account_data(each: AccountOverview) -> dict[str, Any]:
+def account_data(summary: AccountOverview) -> dict[str, Any]:
     """Return an account's terms, promise and bookkeeping as JSON data. `promise` is the guarantee; amounts are in the account's currency."""
-    account, promise, (_, balance) = each.account, each.promise(), each.most_used
+    account, promise, (_, balance) = summary.account, summary.promise(), summary.most_used
     return {
         "account": account.name,
         "state": account.state.value,
@@ -57,19 +53,19 @@ def account_data(each: AccountOverview) -> dict[str, Any]:
         "about": account.description,
         "blocks_by": account.blocks_by,
         "opened_at": account.opened_at,
-        "across_blocks": _across_data(each),
+        "across_blocks": _across_data(summary),
         **_balance_data(account, balance),
     }
 
 
-def account_text(each: AccountOverview, *, most: int | None) -> str:
+def account_text(summary: AccountOverview, *, most: int | None) -> str:
     """Describe an account, with at most `most` of its blocks and runs."""
-    parts = [_heading(each), _budget(each), _blocks(each, most=most), _across(each), _allowances(each)]
-    return "\n\n".join(part for part in [*parts, runs_text(each, most=most)] if part)
+    parts = [_heading(summary), _budget(summary), _blocks(summary, most=most), _across(summary), _allowances(summary)]
+    return "\n\n".join(part for part in [*parts, runs_text(summary, most=most)] if part)
 
 
-def _heading(each: AccountOverview) -> str:
-    account = each.account
+def _heading(summary: AccountOverview) -> str:
+    account = summary.account
     state = (
         f"open since {account.opened_at[:10]}" if account.state is AccountState.OPEN else "closed: takes no more runs"
     )
@@ -78,9 +74,9 @@ def _heading(each: AccountOverview) -> str:
         lines.append(account.description)
     lines.append(f"neighbours  {step_of(account)}")
     if account.blocks_by is not None:
-        growing = sum(block.state is BlockState.OPEN for block, _ in each.blocks)
-        lines.append(f"blocks      {account.blocks_by}: {len(each.blocks):,}, of which {growing:,} may still grow")
-    promise = each.promise()
+        growing = sum(block.state is BlockState.OPEN for block, _ in summary.blocks)
+        lines.append(f"blocks      {account.blocks_by}: {len(summary.blocks):,}, of which {growing:,} may still grow")
+    promise = summary.promise()
     how = ", raises included" if promise.raised else ""
     lines.append(f"promise     {stated(promise.one.epsilon, promise.one.delta)}, however runs use the budget{how}")
     if several := several_blocks(account.unit, promise):
@@ -88,8 +84,8 @@ def _heading(each: AccountOverview) -> str:
     return "\n".join(lines)
 
 
-def _budget(each: AccountOverview) -> str:
-    account, (block, balance) = each.account, each.most_used
+def _budget(summary: AccountOverview) -> str:
+    account, (block, balance) = summary.account, summary.most_used
     symbol = account.currency.symbol
     where = f", in block {block}, which has least left" if account.blocks_by is not None and block else ""
     rows: list[tuple[str, ...]] = [(" " * 10, symbol, "share", f"bookkeeping{where}")]
@@ -103,48 +99,41 @@ def _budget(each: AccountOverview) -> str:
         ("remaining", balance.remaining, left, following),
     ):
         rows.append((name, written(amount), f"{100 * amount / balance.cap:.1f} %", more))
-    drawn = bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=_BAR)
+    drawn = bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=_WIDTH // 2)
     return f"{' ' * 12}{drawn}   {legend()}\n\n{table(rows, right={symbol, 'share'})}"
 
 
-def _blocks(each: AccountOverview, *, most: int | None) -> str:
-    account = each.account
-    if account.blocks_by is None or not each.blocks:
+def _blocks(summary: AccountOverview, *, most: int | None) -> str:
+    account = summary.account
+    if account.blocks_by is None or not summary.blocks:
         return ""
-    chosen = {block.name for block, _ in nlargest(most or len(each.blocks), each.blocks, key=lambda pair: pair[1].used)}
+    chosen = summary.most_used_blocks(most)
     rows = [("block", "state", "spent", "reserved", "remaining", f"bookkeeping in {account.currency.symbol}")] + [
-        (
-            block.name,
-            block.state.value,
-            booked(balance.spent),
-            booked(balance.reserved),
-            left(balance.remaining),
-            bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=30),
-        )
-        for block, balance in each.blocks
-        if block.name in chosen
+        (block.name, block.state.value, *_balance_cells(balance)) for block, balance in chosen
     ]
-    left_out = len(each.blocks) - len(chosen)
+    left_out = len(summary.blocks) - len(chosen)
     more = f"\n{left_out:,} less used blocks are not shown; --all shows them" if left_out else ""
     double = "\neach block pays double, because replacing a unit can change two blocks" if account.weight > 1 else ""
     several = ""
     if account.unit != "row":
-        spent = booked(each.spent_by_all_runs)
+        spent = booked(summary.spent_by_all_runs)
         several = f"\nall runs together, on any blocks, have spent {account.currency.symbol} {spent}"
     return table(rows, right={"spent", "reserved", "remaining"}) + more + double + several
 
 
-def _across_data(each: AccountOverview) -> dict[str, Any] | None:
+def _across_data(summary: AccountOverview) -> dict[str, Any] | None:
     """Return the cap across blocks and its balance as JSON data, or None if the account has no such cap."""
-    balance = each.across_balance
+    balance = summary.across_balance
     if balance is None:
         return None
-    amounts = _balance_data(each.account, balance) | {"remaining_epsilon": askable(each.account, balance.remaining)}
-    return {"epsilon": each.account.across_epsilon, **amounts}
+    amounts = _balance_data(summary.account, balance) | {
+        "remaining_epsilon": askable(summary.account, balance.remaining)
+    }
+    return {"epsilon": summary.account.across_epsilon, **amounts}
 
 
-def _across(each: AccountOverview) -> str:
-    account, balance = each.account, each.across_balance
+def _across(summary: AccountOverview) -> str:
+    account, balance = summary.account, summary.across_balance
     if balance is None:
         return ""
     heading = (
@@ -155,21 +144,19 @@ def _across(each: AccountOverview) -> str:
         "remaining",
         f"bookkeeping in {account.currency.symbol}",
     )
-    row = (
-        "all runs",
-        at_most(account.across_epsilon or 0.0),
-        booked(balance.spent),
-        booked(balance.reserved),
-        left(balance.remaining),
-        bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=30),
-    )
+    row = ("all runs", at_most(account.across_epsilon or 0.0), *_balance_cells(balance))
     return table([heading, row], right={"epsilon", "spent", "reserved", "remaining"})
 
 
-def _allowances(each: AccountOverview) -> str:
-    if not each.allowances:
+def _balance_cells(balance: Balance) -> tuple[str, ...]:
+    drawn = bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=30)
+    return booked(balance.spent), booked(balance.reserved), left(balance.remaining), drawn
+
+
+def _allowances(summary: AccountOverview) -> str:
+    if not summary.allowances:
         return ""
-    symbol = each.account.currency.symbol
+    symbol = summary.account.currency.symbol
     used, remaining = f"{symbol} used", f"{symbol} left"
     rows = [("allowed to", "", "epsilon", used, remaining, "used")] + [
         (
@@ -180,34 +167,36 @@ def _allowances(each: AccountOverview) -> str:
             left(allowance.remaining),
             bar(spent=allowance.used, reserved=0, whole=allowance.cap, width=30),
         )
-        for allowance in each.allowances
+        for allowance in summary.allowances
     ]
     return table(rows, right={"epsilon", used, remaining})
 
 
-def _data(each: AccountOverview) -> dict[str, Any]:
-    account = each.account
+def _data(summary: AccountOverview) -> dict[str, Any]:
+    account = summary.account
     return {
-        **account_data(each),
-        "most_used_block": each.most_used[0],
-        "spent_by_all_runs": each.spent_by_all_runs / AMOUNT_OF_ONE,
+        **account_data(summary),
+        "most_used_block": summary.most_used[0],
+        "spent_by_all_runs": summary.spent_by_all_runs / AMOUNT_OF_ONE,
         "blocks": [
             {"block": block.name, "state": block.state.value, **_balance_data(account, balance)}
-            for block, balance in each.blocks
+            for block, balance in summary.blocks
         ],
-        "allowances": [
-            {
-                "kind": allowance.kind.value,
-                "name": allowance.name,
-                "epsilon": allowance.epsilon,
-                "cap": allowance.cap / AMOUNT_OF_ONE,
-                "used": allowance.used / AMOUNT_OF_ONE,
-                "remaining": allowance.remaining / AMOUNT_OF_ONE,
-                "remaining_epsilon": askable(account, allowance.remaining),
-            }
-            for allowance in each.allowances
-        ],
-        "runs": [run_data(each.account, run) for run in each.runs],
+        "allowances": [allowance_data(account, allowance) for allowance in summary.allowances],
+        "runs": [run_data(summary.account, run) for run in summary.runs],
+    }
+
+
+def allowance_data(account: Account, allowance: Allowance) -> dict[str, Any]:
+    """Return an allowance as JSON data."""
+    return {
+        "kind": allowance.kind.value,
+        "name": allowance.name,
+        "epsilon": allowance.epsilon,
+        "cap": allowance.cap / AMOUNT_OF_ONE,
+        "used": allowance.used / AMOUNT_OF_ONE,
+        "remaining": allowance.remaining / AMOUNT_OF_ONE,
+        "remaining_epsilon": askable(account, allowance.remaining),
     }
 
 

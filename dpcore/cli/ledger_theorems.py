@@ -13,8 +13,8 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
+from dpcore.cli.arguments import ACCOUNT, Subparsers, add_verb, argument
 from dpcore.cli.output import Answer, table
-from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, EventKind, Ledger, open_ledger
 from dpcore.ledger.events import read_body
@@ -34,15 +34,18 @@ from dpcore.textbook.theorems import (
 )
 
 ABOUT = "compose everything charged so far under each theorem, and show what the cap promises and the smallest valid epsilon"
-_WIDEST = 1e5
 
 
-def add_verbs(steward: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(steward: Subparsers) -> None:
     """Add `theorems` to the verbs of `dpflow ledger`."""
-    verb = add_verb(steward, "theorems", common, ABOUT)
-    verb.add_argument("account", metavar="ACCOUNT", help="the account's name")
-    verb.add_argument("--delta", type=float, help="the delta at which to state each epsilon; default: the account's")
-    verb.set_defaults(verb=theorems)
+    add_verb(
+        steward,
+        "theorems",
+        ABOUT,
+        ACCOUNT,
+        argument("--delta", type=float, help="the delta at which to state each epsilon; default: the account's"),
+        run=theorems,
+    )
 
 
 def theorems(arguments: argparse.Namespace) -> Answer:
@@ -131,7 +134,7 @@ def _price(mechanism: Mechanism, currency: Currency) -> Fraction | None:
 
 def _losses(mechanism: Mechanism) -> Losses | None:
     """Return the noise's own loss distribution where it is known: if no count moves by more than 1, at worst l1 counts move by 1."""
-    if isinstance(mechanism, DiscreteGaussian) and mechanism.sensitivity.linf == 1 and mechanism.scale <= _WIDEST:
+    if isinstance(mechanism, DiscreteGaussian) and mechanism.sensitivity.linf == 1 and mechanism.scale <= 1e5:
         return discrete_gaussian_losses(mechanism.scale, count=mechanism.sensitivity.l1)
     if isinstance(mechanism, DiscreteLaplace) and mechanism.sensitivity.linf == 1 < mechanism.sensitivity.l1:
         return approximate_losses(1 / Fraction(mechanism.scale), delta=0, count=mechanism.sensitivity.l1)
@@ -165,19 +168,9 @@ def _data(summary: AccountOverview, comparison: Comparison, delta: float, operat
             }
             for finding in comparison.findings
         ],
-        "promised": None if promised is None else _finding_data(promised),
+        "promised": None if promised is None else asdict(promised),
         "promised_across_blocks": None,
-        "smallest": None if smallest is None else _finding_data(smallest),
-    }
-
-
-def _finding_data(finding: Finding) -> dict[str, Any]:
-    return {
-        "theorem": finding.theorem.value,
-        "epsilon": finding.epsilon,
-        "delta": finding.delta,
-        "valid": finding.valid,
-        "because": finding.because,
+        "smallest": None if smallest is None else asdict(smallest),
     }
 
 
@@ -186,14 +179,11 @@ def _text(summary: AccountOverview, comparison: Comparison, delta: float, operat
     rows = [("theorem", "so far", "promised", "", "")] + [
         _row(finding, comparison.promised) for finding in comparison.findings
     ]
+    raised = ["the cap was raised after the first charge; the promise allows for that"]
     notes = [
         "so far: the epsilon of the operations charged so far",
         f"promised: the epsilon of the whole cap in {account.currency.symbol}, valid for adaptively chosen operations",
-        *(
-            ["the cap was raised after the first charge; the promise allows for that"]
-            if summary.promise().raised
-            else []
-        ),
+        *(raised if summary.promise().raised else []),
         _valid(comparison),
     ]
     head = f"{operations:,} operations of {account.name}, at delta {at_most(delta)}"

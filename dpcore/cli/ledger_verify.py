@@ -40,18 +40,7 @@ def verify(arguments: argparse.Namespace) -> Answer:
     here = Path("releases")
     default = [here] if here.is_dir() else []
     verified = verify_ledger(releases=default, complete=arguments.releases or [], expected_head=arguments.head)
-    rows = [
-        ("events", f"{verified.events:,}", "each hash follows from the one before"),
-        ("runs", f"{verified.runs:,}", "each sum follows from the events"),
-        ("operations", f"{verified.operations:,}", "each price follows from its mechanism"),
-        ("outputs", f"{verified.outputs:,}", "each is the output that was committed"),
-        ("manifests", f"{verified.manifests:,}", "each names a head of this ledger and its run's promise"),
-    ]
-    rows.append(
-        ("files", f"{verified.files:,}", "each file of these releases is as published, and there are no others")
-    )
-    if verified.withdrawn:
-        rows.append(("withdrawn", f"{verified.withdrawn:,}", "each as recorded: without data, with its reason"))
+    rows = [(what, f"{number:,}", claim) for what, number, claim in verified.claims]
     if verified.absent:
         rows += _absent_rows(verified)
     if verified.others:

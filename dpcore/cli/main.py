@@ -27,17 +27,19 @@ from dpcore.cli import (
     specs,
     verify_release,
 )
+from dpcore.cli.arguments import Subparsers
 from dpcore.cli.output import Answer, Listing, UsedLedger
-from dpcore.cli.specs import Runner, Subparsers
-from dpcore.errors import BudgetRefused, DpflowError, SpecError, UsageError, is_unicode
+from dpcore.cli.specs import Runner
+from dpcore.errors import BudgetRefused, DpflowError, SpecError, UsageError
 from dpcore.ledger import Ledger, noting_opened
 from dpcore.places import PRIVATE_VARIABLE
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.private_log import record
 from dpcore.runs.synthesis import noting_reserved
+from dpcore.scalars import is_unicode
 from dpcore.version import installed_version
 
-AddVerbs = Callable[[Subparsers, argparse.ArgumentParser], None]
+AddVerbs = Callable[[Subparsers], None]
 
 EPILOG = "exit codes: 0 success, 1 other error, 2 invalid spec or usage, 3 refused for lack of budget, 4 ledger damaged"
 
@@ -96,10 +98,10 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger], reserved: list[st
 
 def _resuming(arguments: argparse.Namespace, reserved: Sequence[str]) -> str:
     """Say how an interrupted run is resumed, or ended."""
-    known = arguments.resume or next(iter(reserved), None)
-    if known is None:  # perhaps it was interrupted while it reserved
+    run = arguments.resume or next(iter(reserved), None)
+    if run is None:  # perhaps it was interrupted while it reserved
         return "; the run has measured nothing; if it has reserved its budget, `dpflow ledger show` lists it as open"
-    spec, run = shlex.quote(str(arguments.spec)), shlex.quote(known)
+    spec, run = shlex.quote(str(arguments.spec)), shlex.quote(run)
     return (
         f"; finished measurements are kept: resume with dpflow run {spec} --resume {run}, or end the run and get back what it has not "
         f"spent: dpflow ledger settle {run}"
@@ -163,24 +165,13 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
         epilog=EPILOG,
     )
     parser.add_argument("--version", action="version", version=f"dpflow {installed_version()}")
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--json", action="store_true", help="print the result as one JSON object")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    init.add_verbs(verbs, common)
-    specs.add_verbs(verbs, common, runner)
-    plan.add_verbs(verbs, common)
-    answer.add_verbs(verbs, common)
-    session.add_verbs(verbs, common)
-    service.add_verbs(verbs, common)
-    sample.add_verbs(verbs, common)
-    report.add_verbs(verbs, common)
-    releases.add_verbs(verbs, common)
-    merge.add_verbs(verbs, common)
-    verify_release.add_verbs(verbs, common)
-    registry.add_verbs(verbs, common)
-    dashboards.add_verbs(verbs, common)
-    ledger.add_verbs(verbs, common)
-    audit.add_verbs(verbs, common)
-    for add_verbs in more:
-        add_verbs(verbs, common)
+    init.add_verbs(verbs)
+    specs.add_verbs(verbs, runner)
+    modules = (
+        *(plan, answer, session, service, sample, report, releases, merge, verify_release),
+        *(registry, dashboards, ledger, audit),
+    )
+    for add_verbs in (*(module.add_verbs for module in modules), *more):
+        add_verbs(verbs)
     return parser

@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
+from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer
 from dpcore.cli.releases import NAME
-from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import UsageError
 from dpcore.release.integrity import one_line
 from dpcore.steward.releases import dataset_folder
@@ -16,19 +16,22 @@ MORE = (
 )
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verb to the parser."""
-    parser = add_verb(verbs, "merge", common, "add the releases of several blocks, such as months, to one", more=MORE)
-    parser.add_argument("name", metavar="NAME", help=NAME)
-    parser.add_argument(
-        "folder", metavar="FOLDER", type=Path, help="the folder of the new release, which must not exist"
+    add_verb(
+        verbs,
+        "merge",
+        "add the releases of several blocks, such as months, to one",
+        argument("name", metavar="NAME", help=NAME),
+        argument("folder", metavar="FOLDER", type=Path, help="the folder of the new release, which must not exist"),
+        argument(
+            "--where",
+            metavar="SQL",
+            help="which blocks, such as \"visit_date between '2026-01-01' and '2026-12-31'\"; default: all",
+        ),
+        run=_merge,
+        more=MORE,
     )
-    parser.add_argument(
-        "--where",
-        metavar="SQL",
-        help="which blocks, such as \"visit_date between '2026-01-01' and '2026-12-31'\"; default: all",
-    )
-    parser.set_defaults(verb=_merge)
 
 
 def _merge(arguments: argparse.Namespace) -> Answer:
@@ -43,11 +46,11 @@ def _merge(arguments: argparse.Namespace) -> Answer:
         raise UsageError(
             f"the releases in {one_line(place)} do not cover blocks, so there is nothing to add; declare `blocks`"
         )
-    made = merge(series, arguments.folder, where=arguments.where)
-    manifest = made.manifest
+    merged = merge(series, arguments.folder, where=arguments.where)
+    manifest = merged.manifest
     blocks = sorted(name for part in manifest["parts"] for name in part["blocks"])
     data = {
-        "release": str(made.folder),
+        "release": str(merged.folder),
         "rows": manifest["rows"],
         "blocks": blocks,
         "parts": [part["release"] for part in manifest["parts"]],
@@ -57,7 +60,7 @@ def _merge(arguments: argparse.Namespace) -> Answer:
         "warnings": manifest["warnings"],
     }
     text = (
-        f"release    {made.folder}\n"
+        f"release    {merged.folder}\n"
         f"rows       {manifest['rows']:,}\n"
         f"blocks     {named_blocks(blocks)}, from {len(manifest['parts'])} releases\n"
         f"promise    {manifest['privacy']['guarantee']}"

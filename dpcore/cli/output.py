@@ -11,28 +11,21 @@ from typing import Any, ClassVar
 
 from dpcore.reporting.ratings import Rating
 
-_AHEAD = 200
-"""How many rows of a listing are read ahead to choose its column widths."""
-
 _MARKS, _PLAIN_MARKS = ("█", "▒", "·"), ("#", "=", ".")
-LEAST_WIDTH = 60
-"""A narrower terminal wraps the lines itself."""
-_NOTHING = 10**6
-"""A rest of at most one part in this many is rounding error, and the bar is drawn full."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of one verb."""
+    """The result of one verb. The data are an object, or a list if no ledger was used."""
 
-    data: dict[str, Any]
+    data: Any
     text: str
     exit_code: int = 0
 
     def pieces(self, *, as_json: bool, used: "UsedLedger | None" = None) -> Generator[str]:
         """Yield the output, including the ledger that was used."""
         if as_json:
-            yield f"{json.dumps(self.data | ({'ledger': used.data} if used else {}))}\n"
+            yield f"{json.dumps(self.data | {'ledger': used.data} if used else self.data)}\n"
         else:
             yield (f"{used.text}\n\n" if used else "") + f"{self.text}\n"
 
@@ -73,7 +66,7 @@ class Listing:
         if used:
             yield f"{used.text}\n\n"
         rows = (self.row(item) for item in self.items)
-        first = [self.heading, *islice(rows, _AHEAD)]
+        first = [self.heading, *islice(rows, 200)]  # they decide the widths
         widths = _widths(first)
         right = [name in self.right for name in self.heading]
         for row in chain(first, rows):
@@ -119,7 +112,7 @@ class UsedLedger:
         return "\n".join(lines)
 
 
-def table(rows: Sequence[tuple[str, ...]], *, right: Collection[str] = (), indent: int = 0) -> str:
+def table(rows: Sequence[tuple[str, ...]], *, right: Collection[str] = ()) -> str:
     """Format rows as a text table. The first row is the heading; columns named in `right` are aligned right.
 
     >>> print(table([("run", "spent"), ("a1", "0.5")], right={"spent"}))
@@ -127,7 +120,7 @@ def table(rows: Sequence[tuple[str, ...]], *, right: Collection[str] = (), inden
     a1     0.5
     """
     widths, numbers = _widths(rows), [name in right for name in rows[0]]
-    return "\n".join(" " * indent + _line(row, widths, numbers) for row in rows)
+    return "\n".join(_line(row, widths, numbers) for row in rows)
 
 
 def _widths(rows: Sequence[tuple[str, ...]]) -> list[int]:
@@ -151,6 +144,15 @@ def bar(*, spent: int, reserved: int, whole: int, width: int) -> str:
     return first * filled + second * (used - filled) + third * (width - used)
 
 
+def blocks_text(names: Sequence[str]) -> str:
+    """Name a block, or say how many there are and name the first and the last.
+
+    >>> blocks_text(["2026-01"]), blocks_text(["2026-01", "2026-02", "2026-03"])
+    ('block 2026-01', '3 blocks, 2026-01 to 2026-03')
+    """
+    return f"block {names[0]}" if len(names) == 1 else f"{len(names):,} blocks, {names[0]} to {names[-1]}"
+
+
 def legend() -> str:
     """Return the meaning of a bar's marks."""
     first, second, third = _marks()
@@ -160,7 +162,7 @@ def legend() -> str:
 def mark(rating: Rating) -> str:
     """Return a rating as its symbol and its word. A terminal that cannot print the symbol gets a plain one."""
     symbol = rating.symbol
-    if not _printable("".join(each.symbol for each in Rating)):
+    if not _printable("".join(shown.symbol for shown in Rating)):
         symbol = {Rating.GOOD: "+", Rating.FAIR: "~", Rating.POOR: "x"}[rating]
     return f"{symbol} {rating}"
 
@@ -168,7 +170,7 @@ def mark(rating: Rating) -> str:
 def width_to_fill() -> int | None:
     """Return the width of the terminal, or of COLUMNS; None if the output goes elsewhere, where lines are searched and not wrapped."""
     columns = shutil.get_terminal_size((0, 0)).columns
-    return max(columns, LEAST_WIDTH) if columns else None
+    return max(columns, 60) if columns else None  # a narrower terminal wraps the lines itself
 
 
 def wrapped(line: str, *, indent: int) -> str:
@@ -189,7 +191,7 @@ def rule(width: int) -> str:
 def _cells(part: int, whole: int, width: int) -> int:
     if part <= 0:
         return 0
-    if (whole - part) * _NOTHING <= whole:
+    if (whole - part) * 10**6 <= whole:  # the rest is rounding error
         return width
     return max(1, min(width - 1, round(width * part / whole)))
 

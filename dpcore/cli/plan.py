@@ -2,11 +2,10 @@
 
 import argparse
 import math
-from pathlib import Path
 
+from dpcore.cli.arguments import AS_OF, SPEC, Subparsers, add_verb, argument, day_of
 from dpcore.cli.output import Answer, wrapped
 from dpcore.cli.plan_ratings import change_lines, column_lines, pair_lines, summary_lines
-from dpcore.cli.specs import AS_OF, Subparsers, add_verb, day_of
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run
@@ -17,6 +16,7 @@ from dpcore.runs.planning.plan import Plan, PlannedFunction, PlannedPersons, Pla
 from dpcore.runs.planning.scope import PlannedDiscovery
 from dpcore.runs.planning.target import Target, epsilon_for
 from dpcore.spec import Declaration, load_spec
+from dpcore.spec.release import STRATEGIES, StrategySpec
 
 _ROWS_FROM = {
     "given": "as given with --rows",
@@ -25,47 +25,47 @@ _ROWS_FROM = {
     "output.rows": "from `output.rows`; if the table has another number of rows, give it with --rows",
     "a guess": "a guess; give the number with --rows",
 }
-HANGING = 11  # the indent of a wrapped line, below the text after its label
-FEWEST_CELLS = 4  # that a pair of columns can have
-WORTH_SAYING = 0.01  # a smaller unspent share of the budget is not mentioned
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verb to the parser."""
-    about = "estimate what a run would measure, spend and need in time and memory; reads no data, spends nothing"
-    plan = add_verb(verbs, "plan", common, about)
-    plan.add_argument("spec", metavar="SPEC", type=Path, help="the spec's file")
-    plan.add_argument(
-        "--rows",
-        metavar="N",
-        type=int,
-        help="roughly how many rows the table has; the plan is public, so give a public guess; default: as in the newest release, "
-        "`output.rows`, the middle of `expect_rows`, or 100,000",
+    add_verb(
+        verbs,
+        "plan",
+        "estimate what a run would measure, spend and need in time and memory; reads no data, spends nothing",
+        SPEC,
+        argument(
+            "--rows",
+            metavar="N",
+            type=int,
+            help="roughly how many rows the table has; the plan is public, so give a public guess; default: as in the newest release, "
+            "`output.rows`, the middle of `expect_rows`, or 100,000",
+        ),
+        argument(
+            "--units",
+            metavar="N",
+            type=int,
+            help="roughly how many persons, or other units, the table has: a public guess, too; how many rows count after "
+            "`max_rows_per_unit` follows from it; default: the fewest that `expect_rows` allows, or one row in ten",
+        ),
+        argument(
+            "--all", action="store_true", help="list every column and every pair of columns, not only the worst ones"
+        ),
+        argument("--as-of", metavar="DAY", help=AS_OF),
+        argument(
+            "--error",
+            metavar="SHARE",
+            type=float,
+            help="instead, find the epsilon at which a marginal's expected error is at most this share of the rows, such as 0.02",
+        ),
+        argument(
+            "--on",
+            metavar="COLUMNS",
+            action="append",
+            help="the columns of that marginal, such as sex,age (may be given more than once)",
+        ),
+        run=_plan,
     )
-    plan.add_argument(
-        "--units",
-        metavar="N",
-        type=int,
-        help="roughly how many persons, or other units, the table has: a public guess, too; how many rows count after "
-        "`max_rows_per_unit` follows from it; default: the fewest that `expect_rows` allows, or one row in ten",
-    )
-    plan.add_argument(
-        "--all", action="store_true", help="list every column and every pair of columns, not only the worst ones"
-    )
-    plan.add_argument("--as-of", metavar="DAY", help=AS_OF)
-    plan.add_argument(
-        "--error",
-        metavar="SHARE",
-        type=float,
-        help="instead, find the epsilon at which a marginal's expected error is at most this share of the rows, such as 0.02",
-    )
-    plan.add_argument(
-        "--on",
-        metavar="COLUMNS",
-        action="append",
-        help="the columns of that marginal, such as sex,age (may be given more than once)",
-    )
-    plan.set_defaults(verb=_plan)
 
 
 def _plan(arguments: argparse.Namespace) -> Answer:
@@ -85,12 +85,12 @@ def _plan(arguments: argparse.Namespace) -> Answer:
             target.to_json(),
             _target_text(
                 target,
-                found=not declaration.descents().keys().isdisjoint(columns),
+                discovered=not declaration.descents().keys().isdisjoint(columns),
                 chooses=declaration.lacks_limit,
             ),
         )
     plan = plan_run(declaration, rows=arguments.rows, units=arguments.units, as_of=as_of)
-    lines = (wrapped(line, indent=HANGING) for line in _lines(plan, everything=arguments.all))
+    lines = (wrapped(line, indent=11) for line in _lines(plan, everything=arguments.all))
     return Answer(
         plan.to_json(), "\n".join([f"{arguments.spec}: what a run would do", "", *lines]), exit_code=plan.exit_code
     )
@@ -116,8 +116,7 @@ def _lines(plan: Plan, *, everything: bool) -> list[str]:
         *column_lines(plan, every=everything),
         *pair_lines(plan, every=everything),
         *([f"ranges     {', '.join(plan.ranges)}: coarser versions, at the same cost again"] if plan.ranges else ()),
-        *_round_lines(plan.rounds, single=plan.strategy == "pmw"),
-        *_candidate_lines(plan),
+        *_round_lines(plan.rounds, STRATEGIES[plan.strategy]),
         f"memory     about {_rounded(plan.costs.memory_mb)} MB",
         f"time       about {_duration(plan.costs.least_seconds)} to {_duration(plan.costs.most_seconds)}",
         *(f"warning    {warning}" for warning in plan.warnings),
@@ -125,10 +124,10 @@ def _lines(plan: Plan, *, everything: bool) -> list[str]:
 
 
 def _row_lines(plan: Plan | Target) -> list[str]:
-    said = plan.kept.sentence
+    kept = plan.kept.sentence
     return [
         f"rows       about {plan.rows:,}: {_ROWS_FROM[plan.rows_from]}",
-        *([] if said is None else [f"           {said}"]),
+        *([] if kept is None else [f"           {kept}"]),
     ]
 
 
@@ -139,13 +138,6 @@ def _budget_lines(plan: Plan) -> list[str]:
         f"spends     epsilon {at_most(plan.epsilon)}, delta {at_most(plan.delta)}{paid}, from account {account.name}",
         _amounts(plan),
     ]
-    if plan.unspent > WORTH_SAYING:
-        why = (
-            "nothing is left to measure; a larger `share` of a column would use it"
-            if plan.discovers and plan.rounds is None
-            else "the noise is already as small as it can be; a smaller epsilon would do"
-        )
-        lines.append(f"unspent    at least {percent(plan.unspent)} of it: {why}")
     if account.remaining is None or account.remaining_epsilon is None:
         return [*lines, f"account    not open yet, so {currency} is assumed: {account.missing}"]
     left = f"{currency.symbol} {down(account.remaining, places=BOOKED_PLACES)}"
@@ -179,7 +171,7 @@ def _universe_cells(plan: Plan) -> str:
 def _limit_lines(limits: PlannedLimit) -> list[str]:
     """Say how the limit on rows per unit is chosen, and what each limit costs."""
     most = limits.costs[-1].rows_per_unit
-    costs = ", ".join(f"{each.rows_per_unit}: {percent(each.error)}" for each in limits.costs)
+    costs = ", ".join(f"{cost.rows_per_unit}: {percent(cost.error)}" for cost in limits.costs)
     bought = f"for {percent(limits.share)} of the budget, with noise {limits.noise:.1f}"
     return [
         f"limit      1 to {most} rows of each {limits.unit}: the run first counts the units by their number of rows, {bought}",
@@ -211,55 +203,43 @@ def _depends(function: PlannedFunction) -> str:
     )
 
 
-def _discovery(found: PlannedDiscovery) -> str:
-    levels = f"{found.levels} levels" if found.levels > 1 else "one level"
-    if found.places is not None:
-        return (
-            f"finds      {found.name}: the distribution over {found.places:,} values, in {levels} with noise {found.noise:.1f}, "
-            f"for {percent(found.share)} of the budget; a value stands out with about {found.least:,} rows or more"
-        )
+def _discovery(discovery: PlannedDiscovery) -> str:
+    if discovery.places is not None:
+        what, clear = f"the distribution over {discovery.places:,} values", "a value stands out with"
+    else:
+        what, clear = f"at most {discovery.cells:,} cells", "finds values with"
+    levels = f"{discovery.levels} levels" if discovery.levels > 1 else "one level"
     return (
-        f"finds      {found.name}: at most {found.cells:,} cells, in {levels} with noise {found.noise:.1f}, "
-        f"for {percent(found.share)} of the budget; finds values with about {found.least:,} rows or more"
+        f"finds      {discovery.name}: {what}, in {levels} with noise {discovery.noise:.1f}, "
+        f"for {percent(discovery.share)} of the budget; {clear} about {discovery.least:,} rows or more"
     )
 
 
-def _round_lines(rounds: PlannedRounds | None, *, single: bool) -> list[str]:
+def _round_lines(rounds: PlannedRounds | None, strategy: type[StrategySpec]) -> list[str]:
+    """Describe the rounds, and the marginals that they select from."""
     if rounds is None:
         return ["rounds     none: the workload has only single columns, or noise would swamp every pair of them"]
-    what = "one count" if single else "a marginal"
+    what = "one count" if strategy.single_counts else "a marginal"
     fewer = f" of at most {rounds.at_most}" if rounds.number < rounds.at_most else ""
     lines = [f"rounds     {rounds.number}{fewer}, each measures {what} with noise {rounds.noise:.1f}"]
     if rounds.worth_cells is not None:
-        few = rounds.worth_cells < FEWEST_CELLS
+        few = rounds.worth_cells < 4  # of a pair of columns
         lines.append(
             "           too much noise to measure any pair of columns, so they measure single columns again; ask for more epsilon"
             if few
             else f"           at this noise a marginal is worth measuring up to {rounds.worth_cells:,} cells"
         )
-    return lines
-
-
-def _candidate_lines(plan: Plan) -> list[str]:
-    """Describe the marginals that the rounds select from."""
-    if plan.rounds is None:
-        return []
-    found, pmw = plan.rounds.candidates, plan.strategy == "pmw"
-    whose = "the counts of " if pmw else ""
-    marginals = f"{found.number:,} marginals" if found.number > 1 else "1 marginal"
-    sizes = f"{cells(found.smallest)} to {cells(found.largest)} cells, median {cells(found.median)}"
-    if found.number == 1:
-        sizes = f"{cells(found.largest)} cells"
-    lines = [f"candidates {whose}{marginals} of {sizes}"]
-    too_many = [
-        f"{number:,} {why}"
-        for number, why in ((found.too_noisy, "for this noise"), (found.too_large, "for the model"))
-        if number
-    ]
+    candidates = rounds.candidates
+    whose = "the counts of " if strategy.single_counts else ""
+    marginals, sizes = "1 marginal", f"{cells(candidates.largest)} cells"
+    if candidates.number > 1:
+        marginals = f"{candidates.number:,} marginals"
+        sizes = f"{cells(candidates.smallest)} to {sizes}, median {cells(candidates.median)}"
+    lines.append(f"candidates {whose}{marginals} of {sizes}")
+    reasons = ((candidates.too_noisy, "for this noise"), (candidates.too_large, "for the model"))
+    too_many = [f"{number:,} {why}" for number, why in reasons if number]
     if too_many:
-        instead = (
-            "these are measured with merged cells" if plan.strategy == "adaptive" else "these are measured only in part"
-        )
+        instead = "these are measured " + ("with merged cells" if strategy.merges_cells else "only in part")
         lines.append(f"           with too many cells: {' and '.join(too_many)}; {instead}")
     return lines
 
@@ -290,17 +270,17 @@ def _duration(seconds: float) -> str:
 def _columns(declaration: Declaration, named: list[str]) -> list[str]:
     """Return the columns of a marginal. A declared name that contains a comma is not split."""
     names = declaration.universe.names
-    return [name for given in named for name in ([given] if given in names else given.split(","))]
+    return [name for text in named for name in ([text] if text in names else text.split(","))]
 
 
-def _target_text(target: Target, *, found: bool, chooses: bool) -> str:
+def _target_text(target: Target, *, discovered: bool, chooses: bool) -> str:
     currency = Currency(target.currency)
     paid = "" if currency is Currency.PURE else f" ({currency.symbol} {figure(target.amount)})"
     how = "like every single column" if target.rounds is None else f"if one of the {target.rounds} rounds measures it"
     now = "too little for any run" if target.spec_error is None else f"an error of {percent(target.spec_error)}"
     lines = [
         f"epsilon    {at_most(target.epsilon)} at delta {at_most(target.delta)}{paid}; the spec has {at_most(target.spec_epsilon)}: {now}",
-        f"marginal   {' x '.join(target.columns)}: {'at most ' if found else ''}{cells(target.cells)} cells, measured with noise {target.noise:,.1f}, {how}",
+        f"marginal   {' x '.join(target.columns)}: {'at most ' if discovered else ''}{cells(target.cells)} cells, measured with noise {target.noise:,.1f}, {how}",
         *_row_lines(target),
         f"error      {percent(target.error)} of the rows; at most {at_most(100 * target.wanted)} % was asked for",
         "           from noise alone, summed over all cells; a release can be better or worse",

@@ -9,50 +9,43 @@ from dpcore.runs.planning.plan import Plan
 from dpcore.runs.planning.rated import MIDDLE_SHARE, Rated, RatedColumn, RatedPair
 
 WORST = 5
-"""So many of the worst pairs are listed, and twice as many of the worst columns."""
-MOST_COLUMNS = 20
-"""With more columns, only the worst ones are listed."""
-FEW = 15
-"""Up to so many pairs are all listed."""
+"""So many of the worst pairs are listed if there are three times as many, and twice as many of the worst columns if there are four times."""
 LONGEST_NAME = 40
-LEAST_NAME = 8
-OTHER_CELLS = 51
-"""The width of a table without its names, at most."""
-GAP = 2
-"""Between two columns of a table."""
 _LIMITS = {percent(limit): limit for limit in (GOOD_ERROR, FAIR_ERROR)}
 
 
-def summary_lines(found: Rated) -> list[str]:
+def summary_lines(ratings: Rated) -> list[str]:
     """Count the ratings and say what each means."""
-    what = "pairs of columns" if found.asked_for == "pairs" else "columns"
-    counts = {Rating.GOOD: found.good, Rating.FAIR: found.fair, Rating.POOR: found.poor}
+    what = "pairs of columns" if ratings.asked_for == "pairs" else "columns"
+    counts = {Rating.GOOD: ratings.good, Rating.FAIR: ratings.fair, Rating.POOR: ratings.poor}
     return [
-        f"expect     {', '.join(f'{mark(each)} {number:,}' for each, number in counts.items())}, of {found.number:,} {what}",
-        *(f"           {mark(each)}: {each.meaning}" for each in Rating),
+        f"expect     {', '.join(f'{mark(rating)} {number:,}' for rating, number in counts.items())}, of {ratings.number:,} {what}",
+        *(f"           {mark(rating)}: {rating.meaning}" for rating in Rating),
         "           from noise alone: a release can be better where measurements overlap, or worse where its model is wrong",
     ]
 
 
 def change_lines(changes: Sequence[Change]) -> list[str]:
     """Name the changes that would help most."""
-    return _labelled("would help", [f"{number}. {each.sentence}" for number, each in enumerate(changes, start=1)])
+    return _labelled("would help", [f"{number}. {change.sentence}" for number, change in enumerate(changes, start=1)])
 
 
 def column_lines(plan: Plan, *, every: bool) -> list[str]:
     """List the columns with their noise and ratings, and a sentence for each that looks like an id, or for the worst that are not good."""
     measured = {column.name: f"{column.noise:,.1f}" for column in plan.first}
     columns, pairs = list(plan.ratings.columns), bool(plan.ratings.pairs)
-    told = _told(columns, most=len(columns) if every else WORST)
-    if not every and len(columns) > MOST_COLUMNS:
+    sentences = _sentences(columns, most=len(columns) if every else WORST)
+    if not every and len(columns) > 4 * WORST:
         columns = worst_first(columns)[: 2 * WORST]
     some = len(columns) < len(plan.ratings.columns)
     heading = ("cells", "noise", "alone", "middle", *(["in pairs"] if pairs else []))
-    cells = [(f"{each.cells:,}", measured.get(each.name, "-"), *_ratings_of(each, pairs=pairs)) for each in columns]
-    most = _name_width(sum(GAP + max(map(len, each)) for each in zip(heading, *cells, strict=True)))
-    names = [_shortened(each.name, most) for each in columns]
+    cells = [
+        (f"{column.cells:,}", measured.get(column.name, "-"), *_ratings_of(column, pairs=pairs)) for column in columns
+    ]
+    most = _name_width(sum(2 + max(map(len, texts)) for texts in zip(heading, *cells, strict=True)))
+    names = [_shortened(column.name, most) for column in columns]
     first = f"worst of {len(plan.ratings.columns):,} columns" if some else "column"
-    rows = [(name, *each) for name, each in zip((first, *names), (heading, *cells), strict=True)]
+    rows = [(name, *row) for name, row in zip((first, *names), (heading, *cells), strict=True)]
     pairs_too = " and in pairs" if pairs else ""
     return [
         f"noise      the standard deviation of each count; alone{pairs_too}: its expected size, as a share of a typical count",
@@ -60,20 +53,22 @@ def column_lines(plan: Plan, *, every: bool) -> list[str]:
         "",
         *table(rows, right={"cells", "noise"}).splitlines(),
         "",
-        *_labelled("columns", told),
-        *([""] if told else []),
+        *_labelled("columns", sentences),
+        *([""] if sentences else []),
     ]
 
 
-def _told(columns: Sequence[RatedColumn], *, most: int) -> list[str]:
+def _sentences(columns: Sequence[RatedColumn], *, most: int) -> list[str]:
     """Return the sentences about the worst columns."""
-    ids = [each for each in columns if each.id]
-    others = [
-        each for each in worst_first(columns) if not each.id and {each.worst, each.middle_rating} != {Rating.GOOD}
+    ids = [column for column in columns if column.id]
+    bad = [
+        column
+        for column in worst_first(columns)
+        if not column.id and {column.worst, column.middle_rating} != {Rating.GOOD}
     ]
-    shown = [*ids, *others][:most]
-    more = len(ids) + len(others) - len(shown)
-    return [*(each.sentence for each in shown), *([f"{more:,} more with --all"] if more else [])]
+    shown = [*ids, *bad][:most]
+    more = len(ids) + len(bad) - len(shown)
+    return [*(column.sentence for column in shown), *([f"{more:,} more with --all"] if more else [])]
 
 
 def _labelled(label: str, lines: Sequence[str]) -> list[str]:
@@ -102,26 +97,21 @@ def _rated(rating: Rating, error: float) -> str:
 
 def pair_lines(plan: Plan, *, every: bool) -> list[str]:
     """List the pairs, worst first: all of them, or the worst if there are many."""
-    pairs = sorted(plan.ratings.pairs, key=lambda each: each.error, reverse=True)
+    pairs = sorted(plan.ratings.pairs, key=lambda pair: pair.error, reverse=True)
     if not pairs:
         return []
-    shown = pairs if every or len(pairs) <= FEW else pairs[:WORST]
-    most = _name_width(OTHER_CELLS)
-    names = [_both(each.columns, most) for each in shown]
-    rows = [
-        (name, f"{each.cells:,}", f"{each.noise:,.1f}", _pair(each)) for name, each in zip(names, shown, strict=True)
-    ]
-    which = "pair" if len(shown) == len(pairs) else f"worst of {len(pairs):,} pairs"
-    notes = _labelled("pairs", [*_left_out(pairs, shown), *_perhaps(plan, pairs)])
+    shown = pairs if every or len(pairs) <= 3 * WORST else pairs[:WORST]
+    most = _name_width(51)  # the other columns at their widest
+    rows = [(_both(pair.columns, most), f"{pair.cells:,}", f"{pair.noise:,.1f}", _pair(pair)) for pair in shown]
+    which, hint = "pair", []
+    if len(shown) < len(pairs):
+        which, hint = f"worst of {len(pairs):,} pairs", [f"all {len(pairs):,} with --all"]
+    notes = _labelled("pairs", [*hint, *_perhaps(plan, pairs)])
     return [
         *table([(which, "cells", "noise", "expect"), *rows], right={"cells", "noise"}).splitlines(),
         *(["", *notes] if notes else []),
         "",
     ]
-
-
-def _left_out(pairs: Sequence[RatedPair], shown: Sequence[RatedPair]) -> list[str]:
-    return [f"all {len(pairs):,} with --all"] if len(shown) < len(pairs) else []
 
 
 def _pair(pair: RatedPair) -> str:
@@ -130,19 +120,19 @@ def _pair(pair: RatedPair) -> str:
 
 def _perhaps(plan: Plan, pairs: Sequence[RatedPair]) -> list[str]:
     """Say that not every pair is measured, if there are fewer rounds than marginals to select from."""
-    unsure = sum(each.measured == "perhaps" for each in pairs)
-    if not unsure or plan.rounds is None:
+    if plan.rounds is None or all(pair.measured != "perhaps" for pair in pairs):
         return []
-    told = (
-        f"{plan.rounds.number:,} rounds measure what the model gets most wrong; a pair that none of them measures comes from the model alone, "
-        "with an error that no plan can know"
-    )
-    return [told]
+    return [
+        (
+            f"{plan.rounds.number:,} rounds measure what the model gets most wrong; a pair that none of them measures comes from the model alone, "
+            "with an error that no plan can know"
+        )
+    ]
 
 
 def _name_width(others: int) -> int:
     width = width_to_fill()
-    return LONGEST_NAME if width is None else max(LEAST_NAME, min(LONGEST_NAME, width - others))
+    return LONGEST_NAME if width is None else max(8, min(LONGEST_NAME, width - others))
 
 
 def _shortened(name: str, most: int) -> str:
@@ -161,8 +151,7 @@ def _both(columns: tuple[str, str], most: int) -> str:
     >>> _both(("age", "diagnosis_by_chapter"), 17), _both(("admission_source", "admission_type"), 17)
     ('age x diag..apter', 'ad..rce x ad..ype')
     """
-    one, other = columns
+    left, right = columns
     room = most - len(" x ")
-    first = max((room + 1) // 2, room - len(other))
-    one = _shortened(one, first)
-    return f"{one} x {_shortened(other, room - len(one))}"
+    left = _shortened(left, max((room + 1) // 2, room - len(right)))
+    return f"{left} x {_shortened(right, room - len(left))}"

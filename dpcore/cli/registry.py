@@ -5,15 +5,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+from dpcore.cli.arguments import ACCOUNT, SCHEDULED, Subparsers, add_verb, argument, one_of
 from dpcore.cli.output import Answer, table
-from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import DpflowError, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.places import fixed_registry_folder, places_of_spec, registry_folder, using
 from dpcore.reporting.formatting import at_most
 from dpcore.spec import load_spec
 from dpcore.steward.approvals import approval_of, require_approval, require_none
-from dpcore.steward.registry import Registered, declared, register, registered, registered_names, unregister
+from dpcore.steward.registry import declared, register, registered, registered_names, unregister
 from dpcore.steward.schedule import EXAMPLE
 from dpcore.strategies import strategy_for
 
@@ -22,32 +22,37 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _SERVE = "`dpflow serve`, or restart it if it runs"
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verbs to the parser."""
-    about = "allow a spec to be run by name, from the form in the Prefect UI or on a schedule"
-    verb = add_verb(verbs, "register", common, about, more=f"; {EXAMPLE}")
-    verb.add_argument("spec", metavar="SPEC", type=Path, help="the spec's file; with --remove, its file or its name")
-    verb.add_argument("--name", metavar="N", help="the name to run it by; default: the file name without its suffix")
-    verb.add_argument("--cron", metavar="TEXT", help="run it on this schedule: minute hour day month weekday")
-    verb.add_argument("--timezone", metavar="ZONE", help="the time zone of --cron; default: UTC")
-    verb.add_argument("--remove", action="store_true", help="remove the spec from the registry; its releases stay")
-    verb.set_defaults(verb=_register)
-
-    verb = add_verb(verbs, "registered", common, "list the specs that may be run by name")
-    verb.set_defaults(verb=_registered)
-
-    about = "make an account's runs above an epsilon wait until the steward approves them"
-    verb = add_verb(verbs, "approval", common, about)
-    verb.add_argument("account", metavar="ACCOUNT", help="the account's name")
-    needed = verb.add_mutually_exclusive_group(required=True)
-    needed.add_argument("--above", metavar="E", type=float, help="the epsilon above which a run waits; 0: every run")
-    needed.add_argument("--none", action="store_true", help="let no run wait")
-    verb.add_argument(
-        "--within",
-        metavar="TIME",
-        help=f"how long a run waits before it is refused, such as 90s, 30m, 24h or 7d; default: {DEFAULT_WITHIN}",
+    add_verb(
+        verbs,
+        "register",
+        "allow a spec to be run by name, from the form in the Prefect UI or on a schedule",
+        argument("spec", metavar="SPEC", type=Path, help="the spec's file; with --remove, its file or its name"),
+        *SCHEDULED,
+        argument("--remove", action="store_true", help="remove the spec from the registry; its releases stay"),
+        run=_register,
+        more=f"; {EXAMPLE}",
     )
-    verb.set_defaults(verb=_approval)
+
+    add_verb(verbs, "registered", "list the specs that may be run by name", run=_registered)
+
+    add_verb(
+        verbs,
+        "approval",
+        "make an account's runs above an epsilon wait until the steward approves them",
+        ACCOUNT,
+        one_of(
+            argument("--above", metavar="E", type=float, help="the epsilon above which a run waits; 0: every run"),
+            argument("--none", action="store_true", help="let no run wait"),
+        ),
+        argument(
+            "--within",
+            metavar="TIME",
+            help=f"how long a run waits before it is refused, such as 90s, 30m, 24h or 7d; default: {DEFAULT_WITHIN}",
+        ),
+        run=_approval,
+    )
 
 
 def _register(arguments: argparse.Namespace) -> Answer:
@@ -62,11 +67,12 @@ def _register(arguments: argparse.Namespace) -> Answer:
 
 def _add(arguments: argparse.Namespace) -> Answer:
     strategy_for(load_spec(arguments.spec))  # reject an invalid spec now, as `dpflow check` does
-    before = _registered_before(arguments.spec.stem if arguments.name is None else arguments.name)
+    name = arguments.spec.stem if arguments.name is None else arguments.name
+    before = registered(name) if name in registered_names() else None
     entry = register(arguments.spec, name=arguments.name, cron=arguments.cron, timezone=arguments.timezone)
     verb = "registered" if before is None else "registered again:"
-    dropped = f"; it ran at {_schedule(before)} before" if before and before.cron and not entry.cron else ""
-    when = _schedule(entry) if entry.cron else f"none, it runs only when started{dropped}"
+    dropped = f"; it ran at {before.when} before" if before and before.cron and not entry.cron else ""
+    when = entry.when if entry.cron else f"none, it runs only when started{dropped}"
     text = (
         f"{verb} {entry.name}\n\n"
         f"spec      {entry.spec}\n"
@@ -77,10 +83,6 @@ def _add(arguments: argparse.Namespace) -> Answer:
         "after editing the spec, register it again: until then its runs are refused"
     )
     return Answer(entry.to_json(), text)
-
-
-def _registered_before(name: str) -> Registered | None:
-    return registered(name) if name in registered_names() else None
 
 
 def _remove(arguments: argparse.Namespace) -> Answer:
@@ -96,15 +98,15 @@ def _remove(arguments: argparse.Namespace) -> Answer:
 
 def _name_to_remove(arguments: argparse.Namespace) -> str:
     """Return the registered name to remove: the given name, or the name of the given spec, whose file may be gone."""
-    given: str = str(arguments.spec) if arguments.name is None else arguments.name
+    name: str = str(arguments.spec) if arguments.name is None else arguments.name
     names = registered_names()
-    if arguments.name is not None or given in names:
-        return given
+    if arguments.name is not None or name in names:
+        return name
     path = arguments.spec.parent.resolve() / arguments.spec.name
-    of_this_file = [name for name in names if _spec_of(name) == path]
+    of_this_file = [entry for entry in names if _spec_of(entry) == path]
     if len(of_this_file) > 1:
-        raise UsageError(f"{given} is registered as {', '.join(of_this_file)}; choose one with --name")
-    return of_this_file[0] if of_this_file else given
+        raise UsageError(f"{name} is registered as {', '.join(of_this_file)}; choose one with --name")
+    return of_this_file[0] if of_this_file else name
 
 
 def _spec_of(name: str) -> Path | None:
@@ -156,15 +158,15 @@ def _approval(arguments: argparse.Namespace) -> Answer:
     seconds = _seconds(DEFAULT_WITHIN if arguments.within is None else arguments.within)
     with open_ledger() as ledger:
         delta = ledger.account(account).delta  # raises for an unknown account, where an approval would guard nothing
-    wanted = require_approval(account, above=arguments.above, delta=delta, within_seconds=seconds)
-    which = f"above epsilon {at_most(wanted.above)}" if wanted.above else "of any epsilon"
+    approval = require_approval(account, above=arguments.above, delta=delta, within_seconds=seconds)
+    which = f"above epsilon {at_most(approval.above)}" if approval.above else "of any epsilon"
     text = (
         f"runs of account {account} {which} now wait for approval; "
         f"without it they are refused after {_duration(seconds)}, and nothing is spent meanwhile\n"
         f"registry  {registry_folder()}\n"
         "next: to approve a run, resume it in the Prefect UI, or start it with dpflow run --approve"
     )
-    return Answer(wanted.to_json() | {"registry": str(registry_folder())}, text)
+    return Answer(approval.to_json() | {"registry": str(registry_folder())}, text)
 
 
 def _seconds(text: str) -> int:
@@ -182,7 +184,3 @@ def _duration(seconds: int) -> str:
     """
     unit = next(unit for unit in reversed(_SECONDS) if seconds % _SECONDS[unit] == 0)
     return f"{seconds // _SECONDS[unit]}{unit}"
-
-
-def _schedule(entry: Registered) -> str:
-    return f"{entry.cron} ({entry.timezone})"

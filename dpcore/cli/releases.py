@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer, table
-from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import ReleaseDamaged
 from dpcore.release.integrity import one_line
 from dpcore.release.listing import Listed, listed_in
@@ -15,26 +15,34 @@ from dpcore.steward.releases import dataset_folder, latest, only_folder, withdra
 NAME = "the folder of the dataset's releases or its address, a spec, a registered spec, or a dataset in `releases` here or beside .dpflow"
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verbs to the parser."""
-    newest = add_verb(verbs, "latest", common, "print the path of the newest release", more=", and nothing else")
-    newest.add_argument("name", metavar="NAME", help=NAME)
-    newest.set_defaults(verb=_latest)
+    add_verb(
+        verbs,
+        "latest",
+        "print the path of the newest release",
+        argument("name", metavar="NAME", help=NAME),
+        run=_latest,
+        more=", and nothing else",
+    )
 
-    every = add_verb(verbs, "releases", common, "list the releases of a dataset with their promises")
-    every.add_argument("name", metavar="NAME", nargs="?", help=f"{NAME}; without it, the only dataset there")
-    every.set_defaults(verb=_releases)
+    add_verb(
+        verbs,
+        "releases",
+        "list the releases of a dataset with their promises",
+        argument("name", metavar="NAME", nargs="?", help=f"{NAME}; without it, the only dataset there"),
+        run=_releases,
+    )
 
-    withdraw = add_verb(
+    add_verb(
         verbs,
         "withdraw",
-        common,
         "withdraw a release: remove its data, keep its manifest",
+        argument("release", metavar="RELEASE", help="the release's folder, or its name"),
+        argument("--reason", metavar="TEXT", required=True, help="why; readers of the release see it"),
+        run=_withdraw,
         more="; readers get the reason, the ledger records it, and no budget is refunded. It cannot be undone",
     )
-    withdraw.add_argument("release", metavar="RELEASE", help="the release's folder, or its name")
-    withdraw.add_argument("--reason", metavar="TEXT", required=True, help="why; readers of the release see it")
-    withdraw.set_defaults(verb=_withdraw)
 
 
 def _latest(arguments: argparse.Namespace) -> Answer:
@@ -45,22 +53,22 @@ def _latest(arguments: argparse.Namespace) -> Answer:
 def _releases(arguments: argparse.Namespace) -> Answer:
     folder = only_folder() if arguments.name is None else dataset_folder(arguments.name)
     releases = listed_in(folder)
-    found = [_data(each) for each in releases]
-    damage = any(each.damage for each in releases)
-    text = _text(found) if found else f"there are no releases in {one_line(folder)}"
-    return Answer({"releases": found}, text, exit_code=ReleaseDamaged.exit_code if damage else 0)
+    data = [_data(release) for release in releases]
+    damage = any(release.damage for release in releases)
+    text = _text(data) if data else f"there are no releases in {one_line(folder)}"
+    return Answer({"releases": data}, text, exit_code=ReleaseDamaged.exit_code if damage else 0)
 
 
-def _data(each: Listed) -> dict[str, Any]:
+def _data(release: Listed) -> dict[str, Any]:
     """Return a release as JSON data. Of a damaged one, only its name and place are known."""
-    manifest, notice = each.manifest, each.notice
+    manifest, notice = release.manifest, release.notice
     privacy = manifest.get("privacy", {})
     data = {
-        "release": each.name,
-        "path": str(each.folder),
-        "newest": each.newest and notice is None,
+        "release": release.name,
+        "path": str(release.folder),
+        "newest": release.newest and notice is None,
         "withdrawn": notice and {"at": notice.withdrawn_at, "reason": notice.reason, "keep": notice.keep},
-        "damage": each.damage and str(each.damage),
+        "damage": release.damage and str(release.damage),
     }
     data |= {name: manifest.get(name) for name in ("created", "rows")}
     data |= {name: privacy.get(name) for name in ("epsilon", "delta", "unit", "neighbours")}
@@ -75,23 +83,24 @@ def _data(each: Listed) -> dict[str, Any]:
     return data
 
 
-def _text(found: Sequence[dict[str, Any]]) -> str:
-    by_block = any(each["blocks"] for each in found)
+def _text(releases: Sequence[dict[str, Any]]) -> str:
+    by_block = any(release["blocks"] for release in releases)
     heading = ("release", "created (UTC)", "rows", "epsilon", "delta", "unit", "version", "state")
     rows = [(*heading[:2], "blocks", *heading[2:]) if by_block else heading]
-    for each in found:
-        cells = (
-            one_line(each["release"]),
-            one_line(each["created"] or "?")[:16].replace("T", " "),
-            *((_blocks(each["blocks"]),) if by_block else ()),
-            "?" if each["rows"] is None else f"{each['rows']:,}",
-            *("?" if each[name] is None else at_most(each[name]) for name in ("epsilon", "delta")),
-            one_line(each["unit"] or "?"),
-            str(each["version"] or "?"),
-            _state(each),
+    rows += [
+        (
+            one_line(release["release"]),
+            one_line(release["created"] or "?")[:16].replace("T", " "),
+            *((_blocks(release["blocks"]),) if by_block else ()),
+            "?" if release["rows"] is None else f"{release['rows']:,}",
+            *("?" if release[name] is None else at_most(release[name]) for name in ("epsilon", "delta")),
+            one_line(release["unit"] or "?"),
+            str(release["version"] or "?"),
+            _state(release),
         )
-        rows.append(cells)
-    notes = [line for each in found for line in _notes(each)]
+        for release in releases
+    ]
+    notes = [line for release in releases for line in _notes(release)]
     return "\n".join([table(rows, right={"rows", "epsilon", "delta", "version"}), *([""] if notes else []), *notes])
 
 
@@ -101,22 +110,22 @@ def _blocks(names: Sequence[str] | None) -> str:
     return one_line(names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}")
 
 
-def _state(each: dict[str, Any]) -> str:
-    if each["damage"]:
+def _state(release: dict[str, Any]) -> str:
+    if release["damage"]:
         return "damaged"
-    if each["withdrawn"] is None:
-        return "newest" if each["newest"] else ""
-    return "withdrawn" if each["withdrawn"]["keep"] is None else "removed"
+    if release["withdrawn"] is None:
+        return "newest" if release["newest"] else ""
+    return "withdrawn" if release["withdrawn"]["keep"] is None else "removed"
 
 
-def _notes(each: dict[str, Any]) -> list[str]:
+def _notes(release: dict[str, Any]) -> list[str]:
     """Return damages, the reasons of withdrawals and the differences between versions, one a line."""
-    name, gone = one_line(each["release"]), each["withdrawn"]
-    lines = [f"version {each['version']} from {name} on: {one_line(change)}" for change in each["changes"]]
-    if each["damage"]:
-        lines.append(each["damage"])
+    name, gone = one_line(release["release"]), release["withdrawn"]
+    lines = [f"version {release['version']} from {name} on: {one_line(change)}" for change in release["changes"]]
+    if release["damage"]:
+        lines.append(release["damage"])
     if gone is not None:
-        lines.append(f"{name}: {_state(each)} on {one_line(gone['at'][:10])}: {one_line(gone['reason'])}")
+        lines.append(f"{name}: {_state(release)} on {one_line(gone['at'][:10])}: {one_line(gone['reason'])}")
     return lines
 
 

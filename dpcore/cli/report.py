@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
+from dpcore.cli.arguments import RELEASE, Subparsers, add_verb, argument
 from dpcore.cli.output import Answer
-from dpcore.cli.specs import Subparsers, add_release, add_verb
 from dpcore.errors import UsageError
 
 MORE = (
@@ -14,28 +14,29 @@ MORE = (
 )
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verb to the parser."""
-    parser = add_verb(
-        verbs, "report", common, "compare a release with the true table, for the steward alone", more=MORE
+    add_verb(
+        verbs,
+        "report",
+        "compare a release with the true table, for the steward alone",
+        RELEASE,
+        argument("spec", metavar="SPEC", type=Path, help="the spec that the release was made from"),
+        argument(
+            "--changed", action="store_true", help="compare even if the table has changed since the release was made"
+        ),
+        argument(
+            "--epsilon",
+            metavar="E",
+            type=float,
+            help="also buy three noisy figures from the release's account and write them beside the release, where they may be published",
+        ),
+        argument(
+            "--approve", action="store_true", help="approve, as steward, an --epsilon above the approval threshold"
+        ),
+        run=_report,
+        more=MORE,
     )
-    add_release(parser)
-    parser.add_argument("spec", metavar="SPEC", type=Path, help="the spec that the release was made from")
-    parser.add_argument(
-        "--changed",
-        action="store_true",
-        help="compare even if the table has changed since the release was made",
-    )
-    parser.add_argument(
-        "--epsilon",
-        metavar="E",
-        type=float,
-        help="also buy three noisy figures from the release's account and write them beside the release, where they may be published",
-    )
-    parser.add_argument(
-        "--approve", action="store_true", help="approve, as steward, an --epsilon above the approval threshold"
-    )
-    parser.set_defaults(verb=_report)
 
 
 def _report(arguments: argparse.Namespace) -> Answer:
@@ -64,8 +65,8 @@ def _report(arguments: argparse.Namespace) -> Answer:
         "run": bought.run,
         "spent": bought.spent,
         "guarantee": bought.promise,
-        "figures": [vars(each) for each in bought.figures],
+        "figures": [vars(figure) for figure in bought.figures],
     }
     lines += ["", f"figures that may be published, in {bought.file}:"]
-    lines += [f"  {each.words}" for each in bought.figures]
+    lines += [f"  {figure.words}" for figure in bought.figures]
     return Answer(data, "\n".join([*lines, bought.promise]))

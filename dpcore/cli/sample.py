@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dpcore.cli.arguments import RELEASE, Subparsers, add_verb, argument
 from dpcore.cli.output import Answer, UsedLedger
-from dpcore.cli.specs import Subparsers, add_release, add_verb
 from dpcore.errors import UsageError
 from dpcore.release.integrity import one_line
 
@@ -21,9 +21,6 @@ MORE = (
     "; reads the release's folder only, and charges nothing. The rows are drawn from the model that the release's own rows were drawn from, "
     "so more rows add no information. Without --output they are printed as CSV"
 )
-FEW = 20
-"""With fewer expected rows, noise and smoothing decide what they look like."""
-
 progress = logging.getLogger("dpcore.progress")
 
 
@@ -56,17 +53,24 @@ class Printed:
         yield "]\n"
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verb to the parser."""
-    parser = add_verb(verbs, "sample", common, "draw more rows, or rows of a kind, from a release", more=MORE)
-    add_release(parser)
-    parser.add_argument("--rows", metavar="N", type=int, required=True, help="how many rows to draw")
-    parser.add_argument(
-        "--where", metavar="SQL", help='a condition that all rows satisfy, such as "age >= 65", as in `dpflow answer`'
+    add_verb(
+        verbs,
+        "sample",
+        "draw more rows, or rows of a kind, from a release",
+        RELEASE,
+        argument("--rows", metavar="N", type=int, required=True, help="how many rows to draw"),
+        argument(
+            "--where",
+            metavar="SQL",
+            help='a condition that all rows satisfy, such as "age >= 65", as in `dpflow answer`',
+        ),
+        argument("--seed", metavar="N", type=int, help="the same seed gives the same rows; default: a new one"),
+        argument("--output", metavar="FILE.parquet", type=Path, help="write the rows to this file"),
+        run=_sample,
+        more=MORE,
     )
-    parser.add_argument("--seed", metavar="N", type=int, help="the same seed gives the same rows; default: a new one")
-    parser.add_argument("--output", metavar="FILE.parquet", type=Path, help="write the rows to this file")
-    parser.set_defaults(verb=_sample)
 
 
 def _sample(arguments: argparse.Namespace) -> Answer | Printed:
@@ -83,19 +87,19 @@ def _sample(arguments: argparse.Namespace) -> Answer | Printed:
     sampler = Sampler(release, arguments.where)
     seed = new_seed() if arguments.seed is None else arguments.seed
     tables = sampler.draw(arguments.rows, seed=seed)
-    if sampler.expected is not None and sampler.expected < FEW:
+    if sampler.expected is not None and sampler.expected < 20:  # noise and smoothing decide what they look like
         progress.warning(
             "warning: the release itself has about %.2g such rows, which is too few to know much about them",
             sampler.expected,
         )
     if output is None:
         return Printed(tables)
-    told = {"release": release.manifest["release"], "rows": arguments.rows, "where": arguments.where, "seed": seed}
-    _write(output, tables, {"dpflow": release.manifest["privacy"], "dpflow-sample": told})
+    drawn = {"release": release.manifest["release"], "rows": arguments.rows, "where": arguments.where, "seed": seed}
+    _write(output, tables, {"dpflow": release.manifest["privacy"], "dpflow-sample": drawn})
     text = f"wrote {arguments.rows:,} rows to {output}, with seed {seed}"
     if arguments.where is not None and sampler.expected is not None:
         text += f"\nthe release itself has about {sampler.expected:,.4g} such rows of {sampler.total:,.0f}"
-    return Answer({**told, "output": str(output), "expected": sampler.expected}, text)
+    return Answer({**drawn, "output": str(output), "expected": sampler.expected}, text)
 
 
 def _write(path: Path, tables: "Iterator[pa.Table]", notes: dict[str, Any]) -> None:

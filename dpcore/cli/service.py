@@ -4,70 +4,76 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
+from dpcore.cli.arguments import Subparsers, add_verb, argument, one_of
 from dpcore.cli.output import Answer, table
-from dpcore.cli.session import add_session_verb
-from dpcore.cli.specs import Subparsers
+from dpcore.cli.session import OF_SESSION
 from dpcore.reporting.formatting import at_most, down
 
-NAME: Any = {"metavar": "NAME", "help": "the analyst's name: letters, digits, dots, dashes, underscores"}
+NAME = argument("name", metavar="NAME", help="the analyst's name: letters, digits, dots, dashes, underscores")
 MORE = (
     "; analysts send their token with each request, or type it into the console page at /. Stop with Ctrl-C: "
     "nothing is lost, and the session stays open"
 )
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verbs to the parser."""
-    about = "serve a session's answers over HTTP, with a console page"
-    serve = add_session_verb(verbs, "serve-answers", common, about, more=MORE)
-    serve.add_argument(
-        "--port", metavar="P", type=int, default=0, help="the port; default: any free one, which is printed"
+    add_verb(
+        verbs,
+        "serve-answers",
+        "serve a session's answers over HTTP, with a console page",
+        *OF_SESSION,
+        argument("--port", metavar="P", type=int, default=0, help="the port; default: any free one, which is printed"),
+        argument(
+            "--host",
+            metavar="H",
+            default="127.0.0.1",
+            help="the address to listen on; default: 127.0.0.1, this machine only",
+        ),
+        argument(
+            "--name",
+            metavar="N",
+            action="append",
+            default=[],
+            help="a host name under which the service is reached, such as stats.example.org behind a TLS proxy; can be repeated",
+        ),
+        argument(
+            "--rate",
+            metavar="R",
+            type=float,
+            default=20.0,
+            help="requests per second that an analyst may send; default: 20",
+        ),
+        run=_serve,
+        more=MORE,
     )
-    serve.add_argument(
-        "--host",
-        metavar="H",
-        default="127.0.0.1",
-        help="the address to listen on; default: 127.0.0.1, this machine only",
-    )
-    serve.add_argument(
-        "--name",
-        metavar="N",
-        action="append",
-        default=[],
-        help="a host name under which the service is reached, such as stats.example.org behind a TLS proxy; can be repeated",
-    )
-    serve.add_argument(
-        "--rate",
-        metavar="R",
-        type=float,
-        default=20.0,
-        help="requests per second that an analyst may send; default: 20",
-    )
-    serve.set_defaults(verb=_serve)
 
     analyst = verbs.add_parser("analyst", help="add, show and remove the analysts of a session")
     actions = analyst.add_subparsers(required=True, metavar="ACTION")
-    add = add_session_verb(
+    add_verb(
         actions,
         "add",
-        common,
         "give an analyst a token and a cap inside a session's budget; a new token if the analyst has one already",
+        *OF_SESSION,
+        NAME,
+        one_of(
+            argument("--epsilon", metavar="E", type=float, help="the most that the analyst may spend, as an epsilon"),
+            argument(
+                "--share", metavar="S", type=float, help="the same as a share of the session's budget, such as 0.25"
+            ),
+        ),
+        run=_add,
         more="; the cap limits what the analyst spends, not what the analyst learns: what others have bought is free for all",
     )
-    add.add_argument("name", **NAME)
-    cap = add.add_mutually_exclusive_group(required=True)
-    cap.add_argument("--epsilon", metavar="E", type=float, help="the most that the analyst may spend, as an epsilon")
-    cap.add_argument(
-        "--share", metavar="S", type=float, help="the same as a share of the session's budget, such as 0.25"
+    add_verb(
+        actions,
+        "remove",
+        "remove an analyst: the token stops working, and nothing more is charged",
+        *OF_SESSION,
+        NAME,
+        run=_remove,
     )
-    add.set_defaults(verb=_add)
-    about = "remove an analyst: the token stops working, and nothing more is charged"
-    remove = add_session_verb(actions, "remove", common, about)
-    remove.add_argument("name", **NAME)
-    remove.set_defaults(verb=_remove)
-    about = "show the analysts of a session, with what they have spent"
-    show = add_session_verb(actions, "show", common, about)
-    show.set_defaults(verb=_show)
+    add_verb(actions, "show", "show the analysts of a session, with what they have spent", *OF_SESSION, run=_show)
 
 
 def _serve(arguments: argparse.Namespace) -> Answer:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.cli.answer import rows_of
+from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer, table
-from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.release.integrity import one_line
 from dpcore.reporting.formatting import at_most, down
 from dpcore.reporting.plots import percent
@@ -15,7 +15,11 @@ from dpcore.reporting.plots import percent
 if TYPE_CHECKING:
     from dpcore.session.price import Price
 
-ABOUT_SPEC = "a spec's file"
+OF_SESSION = (
+    argument("spec", metavar="SPEC", type=Path, help="a spec's file"),
+    argument("--session", metavar="ID", help="the session; default: the newest open one of the spec"),
+)
+"""What verbs about a session of a spec take."""
 MORE = (
     "; the answer is free if the session's model knows it accurately enough, or if the question was bought before. Otherwise the counts "
     "or sums that the question distinguishes are measured, for the least price that makes the answer accurate enough. The table is called "
@@ -23,67 +27,57 @@ MORE = (
 )
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verbs to the parser."""
-    about = "answer a question in SQL from a session, as accurately as wanted"
-    ask = add_session_verb(verbs, "ask", common, about, more=MORE)
-    ask.add_argument("query", metavar="SQL", help='such as "select count(*) from release where age >= 65"')
-    ask.add_argument(
-        "--within",
-        metavar="W",
-        required=True,
-        help="the wanted half width of each interval: rows, or units of a mean's column, such as 50; 2%% of each number; or '2 points' of a share",
+    add_verb(
+        verbs,
+        "ask",
+        "answer a question in SQL from a session, as accurately as wanted",
+        *OF_SESSION,
+        argument("query", metavar="SQL", help='such as "select count(*) from release where age >= 65"'),
+        argument(
+            "--within",
+            metavar="W",
+            required=True,
+            help="the wanted half width of each interval: rows, or units of a mean's column, such as 50; 2%% of each number; or '2 points' of a share",
+        ),
+        argument("--level", metavar="L", type=float, default=0.95, help="the level of the intervals; default: 0.95"),
+        argument("--dry-run", action="store_true", help="only say what the answer would cost; reads no data"),
+        run=_ask,
+        more=MORE,
     )
-    ask.add_argument("--level", metavar="L", type=float, default=0.95, help="the level of the intervals; default: 0.95")
-    ask.add_argument("--dry-run", action="store_true", help="only say what the answer would cost; reads no data")
-    ask.set_defaults(verb=_ask)
 
     session = verbs.add_parser("session", help="open, show, publish and close sessions of questions")
     actions = session.add_subparsers(required=True, metavar="ACTION")
-    opening = add_verb(
+    add_verb(
         actions,
         "open",
-        common,
         "open a session: reserve its budget, and buy its first release for a share of it",
+        argument("spec", metavar="SPEC", type=Path, help="a spec's file"),
+        argument("--epsilon", metavar="E", type=float, help="the session's budget; default: the spec's epsilon"),
+        argument(
+            "--first-share",
+            metavar="F",
+            type=float,
+            default=0.9,
+            help="the share of the budget for the first release; default: 0.9",
+        ),
+        argument(
+            "--unchanged",
+            action="store_true",
+            help="declare that the table is the same as for the dataset's newest release, as `prior` in a spec does: its measurements count, too; "
+            "if noisy counts contradict that, nothing is opened",
+        ),
+        argument("--session", metavar="ID", help="an id for it; use the same one again if opening was interrupted"),
+        argument("--approve", action="store_true", help="approve, as steward, a session above the approval threshold"),
+        run=_open,
     )
-    opening.add_argument("spec", metavar="SPEC", type=Path, help=ABOUT_SPEC)
-    opening.add_argument("--epsilon", metavar="E", type=float, help="the session's budget; default: the spec's epsilon")
-    opening.add_argument(
-        "--first-share",
-        metavar="F",
-        type=float,
-        default=0.9,
-        help="the share of the budget for the first release; default: 0.9",
-    )
-    opening.add_argument(
-        "--unchanged",
-        action="store_true",
-        help="declare that the table is the same as for the dataset's newest release, as `prior` in a spec does: its measurements count, too; "
-        "if noisy counts contradict that, nothing is opened",
-    )
-    opening.add_argument(
-        "--session", metavar="ID", help="an id for it; use the same one again if opening was interrupted"
-    )
-    opening.add_argument(
-        "--approve", action="store_true", help="approve, as steward, a session above the approval threshold"
-    )
-    opening.set_defaults(verb=_open)
-    for name, verb, about in (
+    for name, run, about in (
         ("show", _show, "show the sessions of a spec, with what they have bought"),
         ("release", _release, "publish what a session knows as a release; costs nothing"),
         ("close", _close, "close a session: what it has not spent returns to the account"),
     ):
-        add_session_verb(actions, name, common, about).set_defaults(verb=verb)
-
-
-def add_session_verb(
-    verbs: Subparsers, name: str, common: argparse.ArgumentParser, about: str, *, more: str = ""
-) -> argparse.ArgumentParser:
-    """Add a verb about a session of a spec."""
-    parser = add_verb(verbs, name, common, about, more=more)
-    parser.add_argument("spec", metavar="SPEC", type=Path, help=ABOUT_SPEC)
-    parser.add_argument("--session", metavar="ID", help="the session; default: the newest open one of the spec")
-    return parser
+        add_verb(actions, name, about, *OF_SESSION, run=run)
 
 
 def _ask(arguments: argparse.Namespace) -> Answer:
@@ -185,6 +179,9 @@ def _text(session: dict[str, Any]) -> str:
         return f"{head}\nnothing was bought yet"
     rows = [
         ("bought", "epsilon", "within"),
-        *((one_line(each["question"]), at_most(each["epsilon"]), f"{each['half_width']:.4g}") for each in bought),
+        *(
+            (one_line(answer["question"]), at_most(answer["epsilon"]), f"{answer['half_width']:.4g}")
+            for answer in bought
+        ),
     ]
     return f"{head}\n{table(rows, right=('epsilon', 'within'))}"

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from dpcore.cli.arguments import AS_OF, SPEC, Subparsers, add_verb, argument, day_of
 from dpcore.cli.output import Answer, table
 from dpcore.errors import RowsUnexpected, SourceBroken, SourceError, UsageError
 from dpcore.mechanisms.pricing import currency_for
-from dpcore.object_store import output_address
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
@@ -32,35 +32,6 @@ from dpcore.universe import Attribute
 
 progress = logging.getLogger("dpcore.progress")
 
-Subparsers = Any  # argparse publishes no name for what add_subparsers returns
-AS_OF = "with `blocks`: read the blocks that were complete on this day, such as 2026-03-01; default: today (UTC)"
-
-
-def add_verb(
-    verbs: Subparsers, name: str, common: argparse.ArgumentParser, about: str, *, more: str = ""
-) -> argparse.ArgumentParser:
-    """Add a verb. `about` is its line in the list of verbs, and with `more` the description in its own help."""
-    parser: argparse.ArgumentParser = verbs.add_parser(name, parents=[common], help=about, description=about + more)
-    return parser
-
-
-def add_release(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that names a release."""
-    parser.add_argument(
-        "release",
-        metavar="RELEASE",
-        type=release_folder,
-        help="the release's folder, or its dataset's folder for the newest release",
-    )
-
-
-def release_folder(text: str) -> str:
-    """Return the folder of a release, which may be in an object store, checked. A Path would turn s3://bucket into s3:/bucket."""
-    try:
-        return output_address(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
 
 class Runner(Protocol):
     """Makes a release from a spec, or resumes a run of it."""
@@ -76,41 +47,42 @@ class Runner(Protocol):
         """
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner) -> None:
+def add_verbs(verbs: Subparsers, runner: Runner) -> None:
     """Add the verbs to the parser."""
-    check = add_verb(
-        verbs, "check", common, "validate a spec, and the header of its table if that is a local file; reads no row"
+    add_verb(
+        verbs,
+        "check",
+        "validate a spec, and the header of its table if that is a local file; reads no row",
+        SPEC,
+        argument(
+            "--epsilon",
+            type=float,
+            help="also read the table, and buy for this epsilon how many rows a run would lose, and by which columns",
+        ),
+        run=_check,
     )
-    check.add_argument("spec", metavar="SPEC", type=Path, help="the spec's file")
-    check.add_argument(
-        "--epsilon",
-        type=float,
-        help="also read the table, and buy for this epsilon how many rows a run would lose, and by which columns",
-    )
-    check.set_defaults(verb=_check)
 
-    schema = add_verb(verbs, "schema", common, "print the JSON Schema of specs, for editors")
-    schema.set_defaults(verb=_schema)
+    add_verb(verbs, "schema", "print the JSON Schema of specs, for editors", run=_schema)
 
-    run = add_verb(verbs, "run", common, "make a release; prints its path and the remaining budget")
-    run.add_argument("spec", metavar="SPEC", type=Path, help="a spec's file, or the name of a registered spec")
-    run.add_argument(
-        "--approve",
-        action="store_true",
-        help="approve, as steward, a run above the approval threshold",
+    add_verb(
+        verbs,
+        "run",
+        "make a release; prints its path and the remaining budget",
+        argument("spec", metavar="SPEC", type=Path, help="a spec's file, or the name of a registered spec"),
+        argument("--approve", action="store_true", help="approve, as steward, a run above the approval threshold"),
+        argument(
+            "--adopt",
+            metavar="REASON",
+            help="take over, as steward, an output folder that belongs to another ledger; the reason is recorded in the ledger",
+        ),
+        argument(
+            "--resume",
+            metavar="RUN",
+            help="resume an interrupted run; finished measurements are neither charged nor drawn again",
+        ),
+        argument("--as-of", metavar="DAY", help=AS_OF),
+        run=lambda arguments: _run(arguments, runner),
     )
-    run.add_argument(
-        "--adopt",
-        metavar="REASON",
-        help="take over, as steward, an output folder that belongs to another ledger; the reason is recorded in the ledger",
-    )
-    run.add_argument(
-        "--resume",
-        metavar="RUN",
-        help="resume an interrupted run; finished measurements are neither charged nor drawn again",
-    )
-    run.add_argument("--as-of", metavar="DAY", help=AS_OF)
-    run.set_defaults(verb=lambda arguments: _run(arguments, runner))
 
 
 def _check(arguments: argparse.Namespace) -> Answer:
@@ -162,9 +134,10 @@ def _check(arguments: argparse.Namespace) -> Answer:
             )
         for warning in losses.warnings(universe, tolerated=declaration.tolerated):
             progress.warning("warning: %s", warning)
-        data["rows_kept"] = round(losses.kept.rows)
+        data["rows_kept"] = round(losses.whole.rows)
         data["rows_lost"] = {reason: round(count.rows) for reason, count in losses.lost.items()}
-        data["rows_without_value"] = {name: round(count.rows) for name, count in losses.other.items()}
+        data["rows_without_value"] = {name: round(count.rows) for name, count in losses.undeclared.items()}
+    reason = f" (chosen: {declaration.strategy_reason})" if declaration.strategy_reason else ""
     text = (
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
         f"universe   {cells(universe.size)} cells\n"
@@ -173,7 +146,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
         f"{_limit_line(declaration)}"
         f"{_persons_line(declaration)}"
         f"workload   {_workload_summary(declaration)}\n"
-        f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_strategy_reason(declaration)}\n"
+        f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{reason}\n"
         f"spends     epsilon {at_most(privacy.epsilon)}, delta {at_most(privacy.delta)}, from account {declaration.spec.dataset}{_blocks_option(declaration)}\n"
         f"{_losses_line(losses)}"
         f"ledger     {where}"
@@ -185,8 +158,8 @@ def _losses_line(losses: Losses | None) -> str:
     """Say how many rows are kept, and what becomes of the others, if that was bought."""
     if losses is None:
         return ""
-    other = "".join(f"; about {count.rows:,.0f} have {name}" for name, count in losses.other.items())
-    return f"rows       about {losses.kept.rows:,.0f} are kept as they are; {losses.words}{other}\n"
+    without_value = "".join(f"; about {count.rows:,.0f} have {name}" for name, count in losses.undeclared.items())
+    return f"rows       about {losses.whole.rows:,.0f} are kept as they are; {losses.words}{without_value}\n"
 
 
 def _source_warnings(declaration: Declaration) -> list[str]:
@@ -258,7 +231,7 @@ def _depends_line(declaration: Declaration) -> str:
     """Say which columns determine others, and what learning their functions costs."""
     if not declaration.dependencies:
         return ""
-    named = "; ".join(each.words for each in declaration.dependencies)
+    named = "; ".join(dependency.words for dependency in declaration.dependencies)
     return f"depends    {named}: learned from the table, for {float(100 * declaration.share(Early.DEPENDENCIES)):.3g} % of the budget\n"
 
 
@@ -266,12 +239,6 @@ def _blocks_option(declaration: Declaration) -> str:
     """Name the --blocks option that the account needs, if the spec declares blocks."""
     calendar = declaration.calendar
     return "" if calendar is None else f", opened with --blocks {shlex.quote(calendar.words)}"
-
-
-def _strategy_reason(declaration: Declaration) -> str:
-    """Give the reason for the strategy, if the spec does not name one."""
-    reason = declaration.strategy_reason
-    return f" (chosen: {reason})" if reason else ""
 
 
 def _schema(_arguments: argparse.Namespace) -> Answer:
@@ -306,16 +273,6 @@ def _day(arguments: argparse.Namespace) -> date | None:
     if arguments.as_of is not None and arguments.resume is not None:
         raise UsageError("a resumed run keeps the blocks that it reserved; leave --as-of out")
     return day_of(arguments.as_of)
-
-
-def day_of(as_of: str | None) -> date | None:
-    """Return the day given with --as-of, if any. Raise if it is not a date."""
-    if as_of is None:
-        return None
-    try:
-        return date.fromisoformat(as_of)
-    except ValueError:
-        raise UsageError("--as-of must be a day such as 2026-03-01") from None
 
 
 def _span(blocks: Sequence[str]) -> str:

@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer
-from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import UsageError
 from dpcore.object_store import any_path, output_address
 from dpcore.release.integrity import one_line
@@ -13,41 +13,37 @@ from dpcore.release.listing import pointed
 from dpcore.release.problems import Verification, verify_release
 from dpcore.release.signing import KEY_VARIABLE, new_key, read_public_key
 
-DAMAGED = 1
 
-
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verbs to the parser."""
-    verify = add_verb(
+    add_verb(
         verbs,
         "verify-release",
-        common,
         "check every byte of a release, and its signature; needs no ledger",
+        argument(
+            "folder",
+            metavar="FOLDER",
+            help="the folder of the release, or of its dataset for the newest one, also in an object store, such as s3://bucket/visits/RELEASE",
+        ),
+        argument(
+            "--key",
+            metavar="PUBLIC",
+            type=Path,
+            help="the publisher's public key, a file NAME.pub that did not come with the release; the release must be signed with it",
+        ),
+        run=_verify,
         more=". It names every file that is changed, missing or added, and then exits with code 1",
     )
-    verify.add_argument(
-        "folder",
-        metavar="FOLDER",
-        help="the folder of the release, or of its dataset for the newest one, also in an object store, such as s3://bucket/visits/RELEASE",
-    )
-    verify.add_argument(
-        "--key",
-        metavar="PUBLIC",
-        type=Path,
-        help="the publisher's public key, a file NAME.pub that did not come with the release; the release must be signed with it",
-    )
-    verify.set_defaults(verb=_verify)
 
     keys = verbs.add_parser("keys", help="make keys that sign releases", description="Keys that sign releases.")
-    new = add_verb(
+    add_verb(
         keys.add_subparsers(required=True, metavar="VERB"),
         "new",
-        common,
         "make a pair of keys, NAME.key and NAME.pub",
+        argument("name", metavar="NAME", type=Path, help="the path of both files, without their endings"),
+        run=_new,
         more=f"; publish with {KEY_VARIABLE}=NAME.key to sign releases, and give NAME.pub to their recipients",
     )
-    new.add_argument("name", metavar="NAME", type=Path, help="the path of both files, without their endings")
-    new.set_defaults(verb=_new)
 
 
 def _new(arguments: argparse.Namespace) -> Answer:
@@ -68,33 +64,33 @@ def _verify(arguments: argparse.Namespace) -> Answer:
         raise UsageError(f"the FOLDER {error}") from None
     if newest := pointed(folder):
         folder = folder / newest
-    found = verify_release(folder, key=key)
+    verified = verify_release(folder, key=key)
     data: dict[str, Any] = {
-        "release": found.manifest.get("release"),
-        "as_published": not found.problems,
-        "files": found.files,
-        "problems": [{"file": each.file, "problem": each.what} for each in found.problems],
-        "signed_by": found.signed_by,
-        "key_checked": key is not None and found.signed_by == key,
+        "release": verified.manifest.get("release"),
+        "as_published": not verified.problems,
+        "files": verified.files,
+        "problems": [{"file": problem.file, "problem": problem.what} for problem in verified.problems],
+        "signed_by": verified.signed_by,
+        "key_checked": key is not None and verified.signed_by == key,
     }
-    if found.problems:
+    if verified.problems:
         lines = [
             f"{one_line(arguments.folder)} is not as published:",
-            *(f"  {each.sentence}" for each in found.problems),
+            *(f"  {problem.sentence}" for problem in verified.problems),
         ]
-        return Answer(data, "\n".join([*lines, "copy the release again from its publisher"]), exit_code=DAMAGED)
-    whole = f"release {one_line(found.manifest.get('release'))}: all {found.files} files are as published"
-    return Answer(data, "\n".join([whole, _signature(found, key=key), *_promise(found)]))
+        return Answer(data, "\n".join([*lines, "copy the release again from its publisher"]), exit_code=1)
+    whole = f"release {one_line(verified.manifest.get('release'))}: all {verified.files} files are as published"
+    return Answer(data, "\n".join([whole, _signature(verified, key=key), *_promise(verified)]))
 
 
-def _signature(found: Verification, *, key: str | None) -> str:
-    if found.signed_by is None:
+def _signature(verified: Verification, *, key: str | None) -> str:
+    if verified.signed_by is None:
         return "not signed: no file was changed by accident, but this does not show who published it"
     if key is None:
-        return f"signed with the key {found.signed_by}: compare it with the publisher's by --key PUBLIC"
-    return f"signed with the given key {found.signed_by}"
+        return f"signed with the key {verified.signed_by}: compare it with the publisher's by --key PUBLIC"
+    return f"signed with the given key {verified.signed_by}"
 
 
-def _promise(found: Verification) -> list[str]:
-    privacy = found.manifest.get("privacy")
+def _promise(verified: Verification) -> list[str]:
+    privacy = verified.manifest.get("privacy")
     return [one_line(privacy["guarantee"])] if isinstance(privacy, dict) and "guarantee" in privacy else []

@@ -55,7 +55,7 @@ def some_of(items: Sequence[T], *, most: int) -> list[T]:
     return [items[place] for place in np.sort(chosen).tolist()]
 
 
-def decoded(attribute: Attribute, counts: npt.NDArray[np.float64], *, most: int) -> pa.Array:
+def decoded(attribute: Attribute, counts: npt.NDArray[np.float64], *, most: int = 200_000) -> pa.Array:
     """Draw values from cells as a release does: at most `most`, in proportion to exact counts."""
     total = counts.sum()
     whole = np.floor(counts * min(1.0, most / max(total, 1.0))).astype(np.int64)

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.private import Private
+from dpcore.tables.reading.encoding import encode
+from dpcore.tables.reading.finest import Finest
 from dpcore.universe import Attribute, Date, Datetime, Every, Integer, Number, Outside, Universe
-from dpcore.universe.finest import Finest
 from dpcore.universe.formats import month_format
 from dpcore.universe.leaves import Fine
 
@@ -39,9 +39,15 @@ class FinePlaces:
         finest = _finest(attribute)
         return None if finest is None else cls(finest, max(1, -(-finest.cells // FINEST_CELLS)))
 
+    @classmethod
+    def of_all(cls, universe: Universe) -> "dict[str, FinePlaces]":
+        """Return the places of all columns with an order."""
+        every = {name: cls.of(attribute) for name, attribute in universe.attributes.items()}
+        return {name: places for name, places in every.items() if places is not None}
+
     def count(self, column: pa.Array | pa.ChunkedArray, weights: Counted | None) -> Counted:
         """Count the values at each place. Nulls, and values that no cell holds, are left out."""
-        codes = self.attribute.encode(column).astype(np.int64)
+        codes = encode(self.attribute, column).astype(np.int64)
         inside = (codes >= 0) & (codes < self.attribute.cells)
         weighing = None if weights is None else weights[inside]
         return np.bincount(codes[inside] // self.divided, weights=weighing, minlength=self.size).astype(np.float64)
@@ -52,14 +58,9 @@ def _finest(attribute: Attribute) -> Attribute | None:
         case Fine():
             return Finest.of(attribute)
         case Integer():
-            policy: dict[str, Any] = {
-                "missing": attribute.missing,
-                "outside": attribute.outside,
-                "nulls": attribute.nulls,
-            }
             span = attribute.maximum - attribute.minimum + 1
             width = max(1, -(-span // FINEST_CELLS))
-            return Integer(minimum=attribute.minimum, maximum=attribute.maximum, width=width, **policy)
+            return Integer(minimum=attribute.minimum, maximum=attribute.maximum, width=width, **attribute.policy)
         case Number():
             parts = max(1, min(64, FINEST_CELLS // attribute.cells))
             edges = [np.linspace(low, high, parts, endpoint=False) for low, high in pairwise(attribute.edges)]
@@ -93,19 +94,19 @@ def count_columns(
     batches: Iterable[tuple[pa.RecordBatch, Counted | None]], universe: Universe
 ) -> Mapping[str, ColumnCounts]:
     """Count the values of each column: those outside its cells, and all at their fine places."""
-    fine = {name: FinePlaces.of(attribute) for name, attribute in universe.attributes.items()}
+    fine = FinePlaces.of_all(universe)
     open_cells = {name: _with_other(attribute) for name, attribute in universe.attributes.items()}
-    found = {name: ColumnCounts(None if each is None else np.zeros(each.size)) for name, each in fine.items()}
+    counts = {name: ColumnCounts(np.zeros(fine[name].size) if name in fine else None) for name in open_cells}
     for batch, weights in batches:
-        each_counts = np.ones(batch.num_rows) if weights is None else weights
-        for name, counted in found.items():
-            column, attribute, places = batch.column(name), open_cells[name], fine[name]
-            counted.values += float(each_counts.sum())
-            counted.outside += float(each_counts[attribute.encode(column) == attribute.other_cell].sum())
-            counted.dropped += float(each_counts[universe.attributes[name].encode(column) < 0].sum())
-            if places is not None and counted.places is not None:
-                counted.places += places.count(column, weights)
-    return found
+        ones = np.ones(batch.num_rows) if weights is None else weights
+        for name, counted in counts.items():
+            column, attribute = batch.column(name), open_cells[name]
+            counted.values += float(ones.sum())
+            counted.outside += float(ones[encode(attribute, column) == attribute.other_cell].sum())
+            counted.dropped += float(ones[encode(universe.attributes[name], column) < 0].sum())
+            if counted.places is not None:
+                counted.places += fine[name].count(column, weights)
+    return counts
 
 
 def _with_other(attribute: Attribute) -> Attribute:
@@ -115,11 +116,11 @@ def _with_other(attribute: Attribute) -> Attribute:
     return replace(attribute, outside=Outside.OTHER)
 
 
-def largest_gap(one: Counted, other: Counted) -> float:
+def largest_gap(left: Counted, right: Counted) -> float:
     """Return the Kolmogorov-Smirnov distance of two distributions on a line, from 0 to 1.
 
     >>> largest_gap(np.array([1.0, 1.0]), np.array([3.0, 1.0]))
     0.25
     """
-    shares = [np.cumsum(counts) / max(counts.sum(), 1.0) for counts in (one, other)]
+    shares = [np.cumsum(counts) / max(counts.sum(), 1.0) for counts in (left, right)]
     return float(np.abs(shares[0] - shares[1]).max(initial=0.0))

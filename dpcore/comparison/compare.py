@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,23 +18,23 @@ from dpcore.comparison.comparison import Cells, ColumnComparison, Comparison
 from dpcore.comparison.dependence import dependence, grouped, groupings
 from dpcore.comparison.errors import follow_steps, workload_errors
 from dpcore.comparison.learning import predictions, recognition
-from dpcore.comparison.matching import Made, made_from
+from dpcore.comparison.matching import Origin, made_from
 from dpcore.comparison.page import page
 from dpcore.comparison.rows import CodedRows, Comparable
 from dpcore.comparison.truth import Truth, read_truth
 from dpcore.errors import OutputError, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.places import Places, made_private_folder, places_of_spec, using
+from dpcore.release.atomic_files import replacing
 from dpcore.release.integrity import one_line
 from dpcore.release.problems import problems
 from dpcore.tables.ingest import Source
+from dpcore.tables.reading.encoding import encode_rows
 
 progress = logging.getLogger("dpcore.progress")
 
 FOLDER = "comparisons"
 PAGE, DATA = "comparison.html", "comparison.json"
-MOST_DECODED = 200_000
-"""How many values are drawn from the bins of a column to see what they blur."""
 
 
 @dataclass(frozen=True)
@@ -64,23 +63,23 @@ def compare(release: str | Path, spec: str | Path, *, table: Any = None, allow_c
     places = places_of_spec(spec)
     with using(places):
         with open_ledger(places=places) as ledger:
-            made = made_from(opened, spec, ledger=ledger, with_table=table is not None)
-        source = source_of(made, table)
-        _require_apart(places, made)
-        found = _compared(made, source, private=places.private, allow_changed=allow_changed)
-        return _write(_folder(made), found)
+            origin = made_from(opened, spec, ledger=ledger, with_table=table is not None)
+        source = source_of(origin, table)
+        _require_apart(places, origin)
+        comparison = _compared(origin, source, private=places.private, allow_changed=allow_changed)
+        return _write(_folder(origin), comparison)
 
 
-def source_of(made: Made, table: Any) -> Source:
+def source_of(origin: Origin, table: Any) -> Source:
     """Return the true table: the one handed over, or the spec's source."""
     if table is not None:
         return Source.of(table)
-    return Source.locate(made.granted.spec.source, base=made.granted.path.parent)
+    return Source.locate(origin.granted.spec.source, base=origin.granted.path.parent)
 
 
-def _require_apart(places: Places, made: Made) -> None:
+def _require_apart(places: Places, origin: Origin) -> None:
     """Raise if the private folder lies where releases are published."""
-    for published in (made.release.local_folder.resolve().parent, made.output):
+    for published in (origin.release.local_folder.resolve().parent, origin.output):
         if published is not None and places.private.resolve().is_relative_to(published):
             raise UsageError(
                 f"the private folder {places.private} lies among the releases in {one_line(published)}, where others can read; name another "
@@ -88,10 +87,10 @@ def _require_apart(places: Places, made: Made) -> None:
             )
 
 
-def _folder(made: Made) -> Path:
+def _folder(origin: Origin) -> Path:
     """Create the folder of a comparison in the private folder, by the dataset of the spec and the name of the release's folder."""
     private = folder = made_private_folder().resolve()
-    for name in (FOLDER, made.granted.spec.dataset, made.release.local_folder.resolve().name):
+    for name in (FOLDER, origin.granted.spec.dataset, origin.release.local_folder.resolve().name):
         folder = folder / name
         if not folder.resolve().is_relative_to(private):
             raise OutputError(f"{one_line(folder)} leads out of the private folder; remove it")
@@ -102,15 +101,15 @@ def _folder(made: Made) -> Path:
     return folder
 
 
-def _compared(made: Made, source: Source, *, private: Path, allow_changed: bool) -> Comparison:
-    release, cells = made.release, Comparable(made.release.universe)
+def _compared(origin: Origin, source: Source, *, private: Path, allow_changed: bool) -> Comparison:
+    release, cells = origin.release, Comparable(origin.release.universe)
     progress.info("reading the released rows")
     released, places = read_release(release, cells)
     progress.info("reading the true table")
-    truth = read_truth(made, source, cells, private=private, allow_changed=allow_changed)
+    truth = read_truth(origin, source, cells, private=private, allow_changed=allow_changed)
     if not truth.every.number or not released.number:
         raise UsageError("there are no rows to compare; check the spec's source and its universe")
-    workload = made.declaration.workload
+    workload = origin.declaration.workload
     progress.info("comparing the marginals of the workload")
     errors = workload_errors(truth.every, released, cells, workload)
     progress.info("following marginals through the steps of the run")
@@ -118,33 +117,33 @@ def _compared(made: Made, source: Source, *, private: Path, allow_changed: bool)
     progress.info("learning on the release, testing on the true table")
     groups = groupings(truth.every, cells)
     apart = independent_rows(truth.every, cells.shape, number=released.number)
-    true, made_rows, independent = (grouped(rows, groups) for rows in (truth.every, released, apart))
+    true, coarse, independent = (grouped(rows, groups) for rows in (truth.every, released, apart))
     attributes, names = release.universe.attributes, release.universe.names
     ordered = [attribute.ordered for attribute in attributes.values()]
-    depends = dependence(true, made_rows)
+    depends = dependence(true, coarse)
     statement = release.manifest["privacy"]
     return Comparison(
-        dataset=made.granted.spec.dataset,
+        dataset=origin.granted.spec.dataset,
         release=str(release.manifest["release"]),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        spec=str(made.granted.path),
+        spec=str(origin.granted.path),
         epsilon=statement["epsilon"],
         delta=statement["delta"],
         unit=statement["unit"],
         rows_per_unit=statement["max_rows_per_unit"],
         true_rows=truth.every.total,
-        kept_rows=truth.kept.total,
+        kept_rows=truth.limited.total,
         released_rows=released.number,
         changed=truth.changed,
         errors=errors,
         steps=steps,
-        columns=_columns(truth, released, cells, places, declared=made.granted.spec.universe),
+        columns=_columns(truth, released, cells, places, declared=origin.granted.spec.universe),
         dependence=depends,
         target=None if workload.target is None else names[workload.target],
         predictions=predictions(
-            true, made_rows, names=names, ordered=ordered, dependence=depends.true, target=workload.target
+            true, coarse, names=names, ordered=ordered, dependence=depends.true, target=workload.target
         ),
-        recognition=recognition(true, made_rows, independent),
+        recognition=recognition(true, coarse, independent),
     )
 
 
@@ -153,32 +152,31 @@ def read_release(release: Release, cells: Comparable) -> tuple[CodedRows, Mappin
     if problem := next(problems(release.folder), None):
         raise UsageError(f"{one_line(release.folder)} is damaged: {problem.sentence}; copy the release again")
     universe = release.universe
-    fine = {name: FinePlaces.of(attribute) for name, attribute in universe.attributes.items()}
-    places = {name: np.zeros(each.size) for name, each in fine.items() if each is not None}
+    fine = FinePlaces.of_all(universe)
+    counted = {name: np.zeros(places.size) for name, places in fine.items()}
     chunks = []
     for file in sorted((release.local_folder / "data").glob("*.parquet")):
         for batch in pq.ParquetFile(file).iter_batches(batch_size=1 << 18):
-            codes, _ = universe.encode_rows(batch)
+            codes, _ = encode_rows(universe, batch)
             chunks.append((codes, None))
-            for name, each in fine.items():
-                if each is not None:
-                    places[name] += each.count(batch.column(name), None)
-    return cells.rows(chunks), places
+            for name, places in fine.items():
+                counted[name] += places.count(batch.column(name), None)
+    return cells.rows(chunks), counted
 
 
 def _columns(
     truth: Truth, released: CodedRows, cells: Comparable, places: Mapping[str, Counted], *, declared: Mapping[str, Any]
 ) -> list[ColumnComparison]:
-    found = []
+    columns = []
     for axis, (name, attribute) in enumerate(cells.universe.attributes.items()):
         counted, fine = truth.columns[name], FinePlaces.of(attribute)
         counts = truth.every.counts((axis,), cells.shape)
         binning = gap = None
         if fine is not None and counted.places is not None:
             inside = np.where(np.arange(len(counts)) < attribute.cells, counts, 0.0)
-            drawn = fine.count(decoded(attribute, inside, most=MOST_DECODED), None)
+            drawn = fine.count(decoded(attribute, inside), None)
             binning, gap = largest_gap(counted.places, drawn), largest_gap(counted.places, places[name])
-        found.append(
+        columns.append(
             ColumnComparison(
                 name=name,
                 labels=cells.labels(axis),
@@ -192,21 +190,14 @@ def _columns(
                 gap=gap,
             )
         )
-    return found
+    return columns
 
 
 def _write(folder: Path, comparison: Comparison) -> Written:
     """Write both files for this user alone. An earlier comparison of the release is replaced."""
     texts = {PAGE: page(comparison), DATA: json.dumps(comparison.to_json(), indent=1) + "\n"}
-    for name, text in texts.items():
-        draft = folder / f".{name}.draft"
-        try:
-            draft.unlink(missing_ok=True)
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            draft.replace(folder / name)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise OutputError(f"cannot write to {folder}; free some space, or check who may write there") from None
+    with replacing(folder, list(texts)) as drafts:
+        for draft, text in zip(drafts, texts.values(), strict=True):
+            draft.touch(mode=0o600, exist_ok=False)
+            draft.write_text(text, encoding="utf-8")
     return Written(folder / PAGE, folder / DATA)

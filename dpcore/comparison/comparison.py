@@ -122,5 +122,5 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as plain JSON values, marked as private before anything else."""
-        found = asdict(self)
-        return {"private": found.pop("private"), **found}
+        plain = asdict(self)
+        return {"private": plain.pop("private"), **plain}

@@ -24,7 +24,7 @@ class Grouped:
 def groupings(truth: CodedRows, cells: Comparable) -> list[npt.NDArray[np.int64]]:
     """Return for each column the group of every cell, chosen by the true table."""
     attributes = tuple(cells.universe.attributes.values())
-    found = []
+    groupings = []
     for axis, size in enumerate(cells.shape):
         counts = truth.counts((axis,), cells.shape)
         if size <= MOST_GROUPS:
@@ -39,14 +39,14 @@ def groupings(truth: CodedRows, cells: Comparable) -> list[npt.NDArray[np.int64]
             common = np.argsort(-counts, kind="stable")[: MOST_GROUPS - 1]
             groups[common] = np.arange(len(common))
         _, dense = np.unique(groups, return_inverse=True)
-        found.append(dense.astype(np.int64))
-    return found
+        groupings.append(dense.astype(np.int64))
+    return groupings
 
 
 def grouped(rows: CodedRows, groups: Sequence[npt.NDArray[np.int64]]) -> Grouped:
     """Return rows with their cells grouped."""
-    codes = [each[code].astype(np.uint8) for each, code in zip(groups, rows.codes, strict=True)]
-    return Grouped(CodedRows(codes, weights=rows.weights), tuple(int(each.max()) + 1 for each in groups))
+    codes = [group[code].astype(np.uint8) for group, code in zip(groups, rows.codes, strict=True)]
+    return Grouped(CodedRows(codes, weights=rows.weights), tuple(int(group.max()) + 1 for group in groups))
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def dependence(true: Grouped, released: Grouped) -> Dependence:
     for table in (true, released):
         columns = len(table.shape)
         matrix = np.eye(columns)
-        for one, other in combinations(range(columns), 2):
-            matrix[one, other] = matrix[other, one] = cramers_v(table.rows.counts((one, other), table.shape))
+        for pair in combinations(range(columns), 2):
+            matrix[pair] = matrix[pair[::-1]] = cramers_v(table.rows.counts(pair, table.shape))
         matrices.append(matrix.tolist())
     return Dependence(*matrices)
 

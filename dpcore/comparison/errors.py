@@ -1,9 +1,10 @@
 """How far a release is from the true table: the error of its workload beside two kinds of rows, and what each step of a run adds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from heapq import nlargest
-from itertools import pairwise
+from itertools import combinations, pairwise
 from math import prod
 
 import numpy as np
@@ -21,17 +22,18 @@ from dpcore.models.fitting import Transcript
 MOST_MARGINALS = 400
 """If the workload has more marginals, the error is that of a sample of so many, always the same."""
 
-MOST_STEPPED, STEPPED_CELLS = 120, 50_000
-"""How many marginals are followed through the steps of a run, and the most cells of each: models are slow beyond their own marginals."""
+STEPPED_CELLS = 50_000
+"""The most cells of a marginal that is followed through the steps of a run: models are slow beyond their own marginals."""
 
 MOST_WORST = 15
 """How many of the worst cells are listed."""
 
-EXACT = 0.1
-"""The noise that the model of exact counts is fitted to, as a part of the run's: the closer a fit, the longer it takes."""
-
 STEPS = ("limit on rows per unit", "marginals that were not measured", "noise", "drawing rows")
 """What a run does to a table, in order. Binning comes before all of them, and changes no count of cells."""
+
+
+Three = tuple[float, float, float]
+"""The errors of the release, of independent columns, and of a bootstrap."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class WorkloadErrors:
     bootstrap: float
     marginals: int
     of: int
-    by_order: Mapping[str, tuple[float, float, float]]
+    by_order: Mapping[str, Three]
     worst: Sequence[tuple[tuple[str, ...], float, float, float]]
 
 
@@ -62,34 +64,25 @@ def workload_errors(truth: CodedRows, released: CodedRows, cells: Comparable, wo
     shape, names = cells.shape, cells.universe.names
     number = max(released.number, 1)
     tables = (released, independent_rows(truth, shape, number=number), bootstrap_rows(truth, number=number))
-    known: dict[Axes, tuple[float, ...]] = {}
 
-    def errors(sets: Sequence[Axes]) -> list[tuple[float, ...]]:
-        for axes in sets:
-            if axes not in known:
-                known[axes] = tuple(distance(truth, table, axes, shape) for table in tables)
-        return [known[axes] for axes in sets]
+    @cache
+    def errors_of(axes: Axes) -> Three:
+        return tuple(distance(truth, table, axes, shape) for table in tables)  # type: ignore[return-value]
+
+    def mean(sets: Iterable[Axes]) -> Three:
+        return tuple(np.mean([errors_of(axes) for axes in sets], axis=0).tolist())
 
     compared = some_of(workload.marginals, most=MOST_MARGINALS)
-    found = errors(compared)
     columns = range(len(shape))
-    pairs = some_of([(one, other) for one in columns for other in columns if one < other], most=MOST_MARGINALS)
-    by_order = {"1": _mean(errors([(axis,) for axis in columns]))}
-    if pairs:
-        by_order["2"] = _mean(errors(pairs))
-    worst = sorted(zip(compared, found, strict=True), key=lambda each: -each[1][0])[:10]
+    pairs = some_of(list(combinations(columns, 2)), most=MOST_MARGINALS)
+    worst = sorted(compared, key=lambda axes: -errors_of(axes)[0])[:10]
     return WorkloadErrors(
-        *_mean(found),
+        *mean(compared),
         marginals=len(compared),
         of=len(workload.marginals),
-        by_order=by_order,
-        worst=[(tuple(names[axis] for axis in axes), *each) for axes, each in worst],  # type: ignore[misc]
+        by_order={"1": mean((axis,) for axis in columns)} | ({"2": mean(pairs)} if pairs else {}),
+        worst=[(tuple(names[axis] for axis in axes), *errors_of(axes)) for axes in worst],
     )
-
-
-def _mean(errors: Sequence[tuple[float, ...]]) -> tuple[float, float, float]:
-    one, other, third = np.mean(np.array(errors), axis=0).tolist()
-    return one, other, third
 
 
 @dataclass(frozen=True)
@@ -149,65 +142,63 @@ def follow_steps(
     """Follow marginals through the steps of a run: the rows that count, a model of exact counts, the model, and the rows."""
     shape = cells.shape
     one_way: list[Axes] = [(axis,) for axis in range(len(shape))]
-    wanted = [axes for axes in workload.parts() if len(axes) > 1]
-    small = [axes for axes in wanted if _cells(axes, shape) <= STEPPED_CELLS]
-    sets = one_way + some_of(small, most=max(0, MOST_STEPPED - len(one_way)))
-    exact = _exact_model(release, truth.kept, cells)
-    models = [_marginals(each, sets, cells) for each in (exact, release.model)]
+    several = [axes for axes in workload.parts() if len(axes) > 1]
+    small = [axes for axes in several if prod(shape[axis] for axis in axes) <= STEPPED_CELLS]
+    sets = one_way + some_of(small, most=max(0, 120 - len(one_way)))
+    exact = _exact_model(release, truth.limited, cells)
+    expected = [_marginals(model, sets, cells) for model in (exact, release.model)]
     errors, worst = [], []
     for axes in sets:
         true = truth.every.shares(axes, shape)
-        stages = [truth.kept.shares(axes, shape), *(each[axes] for each in models), released.shares(axes, shape)]
+        stages = [
+            truth.limited.shares(axes, shape),
+            *(shares[axes] for shares in expected),
+            released.shares(axes, shape),
+        ]
         errors.append([float(np.abs(stage - true).sum()) for stage in stages])
-        worst += _worst(axes, true, stages, cells, total=truth.every.total, most=MOST_WORST)
-    several = errors[len(one_way) :] or errors
+        worst += _worst(axes, true, stages, cells, total=truth.every.total)
+    followed = errors[len(one_way) :] or errors
     return Steps(
-        errors=tuple(np.mean(np.array(several), axis=0).tolist()),
-        marginals=len(several),
-        of=len(wanted),
-        larger=len(wanted) - len(small),
-        columns={cells.universe.names[axes[0]]: tuple(each) for axes, each in zip(one_way, errors, strict=False)},
-        cells=_distinct(
-            nlargest(6 * MOST_WORST, worst, key=lambda cell: abs(cell.released - cell.true)), most=MOST_WORST
-        ),
+        errors=tuple(np.mean(np.array(followed), axis=0).tolist()),
+        marginals=len(followed),
+        of=len(several),
+        larger=len(several) - len(small),
+        columns=dict(zip(cells.universe.names, map(tuple, errors), strict=False)),
+        cells=_distinct(nlargest(6 * MOST_WORST, worst, key=lambda cell: abs(cell.released - cell.true))),
     )
-
-
-def _cells(axes: Axes, shape: Sequence[int]) -> int:
-    return prod(shape[axis] for axis in axes)
 
 
 def _marginals(model: Model, sets: Sequence[Axes], cells: Comparable) -> dict[Axes, Counts]:
     """Return the shares that a model expects in compared cells."""
-    found = model.marginals(sets)
-    return {axes: cells.merged(found[axes], axes) / model.total for axes in sets}
+    marginals = model.marginals(sets)
+    return {axes: cells.merged(marginals[axes], axes) / model.total for axes in sets}
 
 
-def _exact_model(release: Release, kept: CodedRows, cells: Comparable) -> Model:
+def _exact_model(release: Release, counted: CodedRows, cells: Comparable) -> Model:
     """Fit the release's kind of model to the exact counts of everything that it was fitted to."""
     learned = release.transcript
     return release.fit(
         Transcript(
-            first=tuple(_exact(each, release, kept, cells) for each in learned.first),
-            later=tuple(_exact(each, release, kept, cells) for each in learned.later),
+            first=tuple(_exact(measured, release, counted, cells) for measured in learned.first),
+            later=tuple(_exact(measured, release, counted, cells) for measured in learned.later),
         )
     )
 
 
-def _exact(measured: Measurement, release: Release, kept: CodedRows, cells: Comparable) -> Measurement:
+def _exact(measured: Measurement, release: Release, rows: CodedRows, cells: Comparable) -> Measurement:
     """Return a measurement with the exact counts in place of its noisy ones, and little noise."""
     resolutions = release.resolutions
     codes, sizes = [], []
     for axis in measured.axes:
         column = resolutions.column(axis)
         groups = resolutions.groups(column, axis)
-        codes.append(groups[_first_codes(cells, column)[kept.codes[column]]])
+        codes.append(groups[_first_codes(cells, column)[rows.codes[column]]])
         sizes.append(resolutions.shape[axis])
-    joint = CodedRows(codes, weights=kept.weights) if codes else None
-    counts = np.array(kept.total) if joint is None else joint.counts(tuple(range(len(sizes))), sizes)
+    joint = CodedRows(codes, weights=rows.weights) if codes else None
+    counts = np.array(rows.total) if joint is None else joint.counts(tuple(range(len(sizes))), sizes)
     values = counts if measured.cell is None else counts.ravel()[measured.cell : measured.cell + 1]
     exact = np.rint(values).astype(np.int64).reshape(measured.values.shape)
-    return replace(measured, values=exact, noise=EXACT * measured.noise)
+    return replace(measured, values=exact, noise=measured.noise / 10)  # the closer the fit, the longer it takes
 
 
 def _first_codes(cells: Comparable, column: int) -> npt.NDArray[np.intp]:
@@ -216,17 +207,15 @@ def _first_codes(cells: Comparable, column: int) -> npt.NDArray[np.intp]:
     return np.asarray(first)
 
 
-def _worst(  # noqa: PLR0913  a marginal, its stages, and how to show it
-    axes: Axes, true: Counts, stages: Sequence[Counts], cells: Comparable, *, total: float, most: int
-) -> list[WorstCell]:
+def _worst(axes: Axes, true: Counts, stages: Sequence[Counts], cells: Comparable, *, total: float) -> list[WorstCell]:
     gaps = np.abs(stages[-1] - true).ravel()
-    chosen = np.argsort(-gaps, kind="stable")[:most]
+    chosen = np.argsort(-gaps, kind="stable")[:MOST_WORST]
     labels, names = [cells.labels(axis) for axis in axes], cells.universe.names
-    found = []
+    worst = []
     for flat in chosen.tolist():
         place = np.unravel_index(flat, true.shape)
         counts = [float(stage[place]) * total for stage in (true, *stages)]
-        found.append(
+        worst.append(
             WorstCell(
                 columns=tuple(names[axis] for axis in axes),
                 values=tuple(labels[at][int(code)] for at, code in enumerate(place)),
@@ -235,14 +224,14 @@ def _worst(  # noqa: PLR0913  a marginal, its stages, and how to show it
                 steps=tuple(after - before for before, after in pairwise(counts)),
             )
         )
-    return found
+    return worst
 
 
-def _distinct(cells: Sequence[WorstCell], *, most: int) -> list[WorstCell]:
+def _distinct(cells: Sequence[WorstCell]) -> list[WorstCell]:
     """Leave out cells that are parts of a worse one, with about the same error: they would say the same again."""
-    kept: list[WorstCell] = []
+    distinct: list[WorstCell] = []
     for cell in cells:
-        told = cell.conditions
-        if not any(told < each.conditions or told > each.conditions for each in kept):
-            kept.append(cell)
-    return kept[:most]
+        own = cell.conditions
+        if not any(own < worse.conditions or own > worse.conditions for worse in distinct):
+            distinct.append(cell)
+    return distinct[:MOST_WORST]

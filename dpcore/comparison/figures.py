@@ -15,7 +15,8 @@ import numpy as np
 from dpcore.answers.release import open_release
 from dpcore.comparison.baselines import some_of
 from dpcore.comparison.compare import read_release, source_of
-from dpcore.comparison.matching import Made, made_from
+from dpcore.comparison.errors import MOST_MARGINALS
+from dpcore.comparison.matching import Origin, made_from
 from dpcore.comparison.rows import CodedRows, Comparable
 from dpcore.curator.curator import Curator, Offer
 from dpcore.errors import BudgetRefused
@@ -25,9 +26,9 @@ from dpcore.marginals.workload import Axes
 from dpcore.mechanisms.pricing import number_noise
 from dpcore.places import places_of_spec, using
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, budget_of
-from dpcore.release import check_writable, state, state_blocks, stated_parts
+from dpcore.release import check_writable, state
 from dpcore.release.atomic_files import replacing
-from dpcore.reporting.lineage import figures_claim, ledger_parts
+from dpcore.reporting.lineage import figures_claim
 from dpcore.runs.paying import in_epsilon, paying_account
 from dpcore.runs.reading import Reading, Table
 from dpcore.spec import Declaration
@@ -38,8 +39,8 @@ from dpcore.tables.ingest import check_key
 
 progress = logging.getLogger("dpcore.progress")
 
-MOST_MARGINALS, MOST_CELLS, MOST_TOGETHER = 400, 1_000_000, 16_000_000
-"""The most marginals that a figure covers, the most cells of one, and of all together, so that memory stays bounded."""
+MOST_CELLS, MOST_TOGETHER = 1_000_000, 16_000_000
+"""The most cells of a marginal that a figure covers, and of all together, so that memory stays bounded."""
 
 STEPS = {
     "error/workload": "the mean error of the marginals of the workload",
@@ -105,40 +106,39 @@ def buy_figures(release: str | Path, spec: str | Path, *, epsilon: float, approv
     places = places_of_spec(spec)
     with using(places), open_ledger(places=places) as ledger:
         ledger.require_current()
-        made = made_from(opened, spec, ledger=ledger, with_table=table is not None)
-        asked = _asked(made, epsilon)
+        origin = made_from(opened, spec, ledger=ledger, with_table=table is not None)
+        asked = _asked(origin, epsilon)
         check_approved(asked, approved=approved)
         check_writable(opened.local_folder.parent)
         account = paying_account(ledger, asked)
-        source = source_of(made, table)
-        expected = _Expected.of(made)
+        source = source_of(origin, table)
+        expected = _Expected.of(origin)
         check_key(places.private)
-        lease = _reserve(ledger, made, asked, account=account)
+        lease = _reserve(ledger, origin, asked, account=account)
         reading = Reading(
-            made.granted,
+            origin.granted,
             table=Table(source, LocalEngine(), private=places.private),
             ledger=ledger,
             lease=lease,
-            blocks=made.blocks,
+            blocks=origin.blocks,
         )
         progress.info("reading the true table")
         curator = Curator(
-            ledger=ledger, run_id=lease.run, protection=made.granted.protection, currency=account.currency
+            ledger=ledger, run_id=lease.run, protection=origin.granted.protection, currency=account.currency
         )
         curator.receive(reading.count(opened.universe), lease=lease)
         expected.coarsen(curator)
         measured = _measure(curator, expected)
         ledger.settle(lease.run, release=None, lease=lease)
-        return _publish(ledger, made, asked, account=account, lease=lease, figures=expected.figures(measured))
+        return _publish(ledger, origin, asked, lease=lease, figures=expected.figures(measured))
 
 
-def _asked(made: Made, epsilon: float) -> Declaration:
+def _asked(origin: Origin, epsilon: float) -> Declaration:
     """Return the declaration of the run that buys the figures: that of the release, with the price that the steward names."""
-    wanted = Changes(epsilon=epsilon, delta=made.delta)
-    return replace(made.granted, spec=changed(made.granted, wanted).spec)
+    return replace(origin.granted, spec=changed(origin.granted, Changes(epsilon=epsilon, delta=origin.delta)).spec)
 
 
-def _reserve(ledger: Ledger, made: Made, asked: Declaration, *, account: Account) -> Lease:
+def _reserve(ledger: Ledger, origin: Origin, asked: Declaration, *, account: Account) -> Lease:
     privacy = asked.spec.privacy
     _, amount = budget_of(privacy.epsilon, delta=privacy.delta, currency=account.currency)
     # raises, before anything is reserved, if the noise would be wider than the sampler can draw
@@ -149,8 +149,8 @@ def _reserve(ledger: Ledger, made: Made, asked: Declaration, *, account: Account
             run_id,
             account=account.name,
             amount=amount,
-            claim=figures_claim(str(made.run.release)),
-            blocks=made.blocks,
+            claim=figures_claim(str(origin.run.release)),
+            blocks=origin.blocks,
             analyst=asked.spec.analyst,
             purpose=asked.spec.purpose,
         )
@@ -180,10 +180,10 @@ class _Expected:
     columns: Sequence[Axes]
 
     @classmethod
-    def of(cls, made: Made) -> "_Expected":
-        release, cells = made.release, Comparable(made.release.universe)
+    def of(cls, origin: Origin) -> "_Expected":
+        release, cells = origin.release, Comparable(origin.release.universe)
         rows, _ = read_release(release, cells)
-        small = [axes for axes in made.declaration.workload.marginals if _size(axes, cells) <= MOST_CELLS]
+        small = [axes for axes in origin.declaration.workload.marginals if _size(axes, cells) <= MOST_CELLS]
         chosen = _together(some_of(small, most=MOST_MARGINALS), cells)
         columns: list[Axes] = [(axis,) for axis in range(len(cells.shape))]
         return cls(cells, rows, release.model.total, chosen or columns, columns)
@@ -210,14 +210,14 @@ class _Expected:
         sets = (self.workload, self.columns, self.workload)
         return [
             Figure(
-                name=STEPS[each.step],
-                rows=max(0, int(each.values[0])),
-                noise=each.noise,
-                share=max(0, int(each.values[0])) / self.total,
+                name=STEPS[measurement.step],
+                rows=(rows := max(0, int(measurement.values[0]))),
+                noise=measurement.noise,
+                share=rows / self.total,
                 total=self.total,
                 marginals=len(covered),
             )
-            for each, covered in zip(measured, sets, strict=True)
+            for measurement, covered in zip(measured, sets, strict=True)
         ]
 
     def _merged(self) -> list[int]:
@@ -234,36 +234,27 @@ def _together(sets: Sequence[Axes], cells: Comparable) -> list[Axes]:
     return list(sets[: int(np.searchsorted(sizes, MOST_TOGETHER, side="right"))])
 
 
-def _publish(  # noqa: PLR0913  what was bought, from whom, and where it goes
-    ledger: Ledger, made: Made, asked: Declaration, *, account: Account, lease: Lease, figures: Sequence[Figure]
-) -> Bought:
+def _publish(ledger: Ledger, origin: Origin, asked: Declaration, *, lease: Lease, figures: Sequence[Figure]) -> Bought:
     """Write the figures and their privacy statement beside the release."""
     run = ledger.run(lease.run)
     statement = state(
         asked,
-        account=account,
+        ledger=ledger,
         run=run,
-        ledger=ledger.identity(),
-        head=ledger.head(),
-        made_from=stated_parts(
-            ledger_parts(ledger, run),
-            asked,
-            draws={run.id: len(figures)},
-            earlier=made.release.manifest["privacy"]["made_from"],
-        ),
-        blocks=state_blocks(ledger, made.granted, run=run),
+        draws={run.id: len(figures)},
+        earlier=origin.release.manifest["privacy"]["made_from"],
     )
     promise = f"{statement.said_of('These figures are')} {statement.sampling_of('Their')}"
-    name = made.run.release  # as the ledger has it: others may write to the folder of a release
-    told = {
+    name = origin.run.release  # as the ledger has it: others may write to the folder of a release
+    published = {
         "dataset": asked.spec.dataset,
         "release": name,
-        "figures": [asdict(each) for each in figures],
+        "figures": list(map(asdict, figures)),
         "compared_with": "the private table under the limit on rows per unit, in the blocks of the release",
         "privacy": {**statement.to_json(), "guarantee": promise},
     }
     file = f"{name}-figures-{lease.run[:8]}.json"
-    folder = made.release.local_folder.resolve().parent
+    folder = origin.release.local_folder.resolve().parent
     with replacing(folder, [file]) as (draft,):
-        draft.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        draft.write_text(json.dumps(published, indent=2) + "\n", encoding="utf-8")
     return Bought(figures, promise, folder / file, run=run.id, spent=run.spent / AMOUNT_OF_ONE)

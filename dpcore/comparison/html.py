@@ -1,9 +1,10 @@
-"""The elements of the steward's page: the mark PRIVATE on every page and screen, paragraphs, tables and pictures."""
+"""The steward's page: the mark PRIVATE on every page and screen, and its style."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 
-from dpcore.reporting.plots import colours, data_uri
+from dpcore.reporting import html
+from dpcore.reporting.plots import colours
 
 MARK = "PRIVATE - for the steward only - contains exact figures of the true table - do not publish"
 
@@ -57,60 +58,7 @@ th[scope=row]{{min-width:5.5rem}}
 
 
 def document(title: str, parts: Iterable[str]) -> str:
-    """Return a whole page, marked as private. It loads nothing and runs no script."""
-    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            '<meta name="robots" content="noindex, nofollow">',
-            f"<title>PRIVATE: {escape(title)}</title>",
-            f"<style>{_STYLE}</style>",
-            "</head>",
-            "<body>",
-            f'<header class="private">{escape(MARK)}</header>',
-            "<main>",
-            *parts,
-            "</main>",
-            "</body>",
-            "</html>",
-            "",
-        ]
-    )
-
-
-def paragraph(words: str) -> str:
-    """Return a paragraph."""
-    return f"<p>{escape(words)}</p>"
-
-
-def listing(items: Iterable[str]) -> str:
-    """Return a list."""
-    return "\n".join(["<ul>", *(f"<li>{escape(item)}</li>" for item in items), "</ul>"])
-
-
-def image(svg: str, words: str) -> str:
-    """Return a picture, with the same in words."""
-    return f'<img src="{data_uri(svg)}" alt="{escape(words, quote=True)}">'
-
-
-def figure(svg: str, words: str, *, name: str, note: str) -> str:
-    """Return a picture below its name and a note."""
-    return f"<figure><figcaption>{escape(name)} <span>{escape(note)}</span></figcaption>{image(svg, words)}</figure>"
-
-
-def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> str:
-    """Return a table. The first cell of each row is its heading. Wide tables scroll, with the keyboard too."""
-    kinds = [" class=number" if head in right else "" for head in heads]
-    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(heads, kinds, strict=True))
-    lines = [f'<div class=wide tabindex="0" role="group" aria-label="{escape(caption, quote=True)}"><table>']
-    lines += [f"<caption>{escape(caption)}</caption>", f"<thead><tr>{head}</tr></thead>", "<tbody>"]
-    for first, *others in rows:
-        cells = [f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(others, kinds[1:], strict=True)]
-        lines.append(f'<tr><th scope="row">{escape(first)}</th>{"".join(cells)}</tr>')
-    return "\n".join([*lines, "</tbody></table></div>"])
+    """Return a whole page, marked as private."""
+    head = ['<meta name="robots" content="noindex, nofollow">']
+    above = [f'<header class="private">{escape(MARK)}</header>']
+    return html.document(f"PRIVATE: {title}", parts, style=_STYLE, head=head, above=above)

@@ -19,11 +19,6 @@ MOST_ROWS = 10_000
 """The most rows to learn on, and to test on."""
 MOST_TARGETS = 8
 """The most columns to predict."""
-MOST_PAIRS = 60
-"""The most pairs of columns by which true and released rows are told apart, besides the columns themselves."""
-LEAST_SHARE = 0.02
-"""A target must have at least this share of rows on either side."""
-STEPS = 150
 RIDGE = 1e-3
 
 Floats = npt.NDArray[np.float64]
@@ -86,22 +81,23 @@ def predictions(  # noqa: PLR0913  two tables, and what is known of their column
         target: The workload's target, if it has one.
     """
     learn, test = two_samples(true.rows, most=MOST_ROWS)
-    made, _ = two_samples(released.rows, most=MOST_ROWS)
-    found: list[Prediction] = []
+    learn_released, _ = two_samples(released.rows, most=MOST_ROWS)
+    predicted: list[Prediction] = []
     for column in _most_dependent(dependence) if target is None else [target]:
         holds, words = _property(learn, column, size=true.shape[column], ordered=ordered[column])
-        sides = [holds[table.codes[column]] for table in (learn, test, made)]
-        if len(found) == MOST_TARGETS or any(not LEAST_SHARE <= side.mean() <= 1 - LEAST_SHARE for side in sides):
-            continue
+        true_side, test_side, released_side = (holds[table.codes[column]] for table in (learn, test, learn_released))
+        sides = (true_side, test_side, released_side)
         others = [(axis,) for axis in range(len(names)) if axis != column]
-        if not others:
+        if not others or any(not 0.02 <= side.mean() <= 0.98 for side in sides):
             continue
         scores = []
-        for table, side in ((learn, sides[0]), (made, sides[2])):
+        for table, side in ((learn, true_side), (learn_released, released_side)):
             model = Logistic.fit(_indices(table, others, true.shape), side, sizes=_sizes(others, true.shape))
-            scores.append(area(model.scores(_indices(test, others, true.shape)), sides[1]))
-        found.append(Prediction(names[column], words, float(sides[1].mean()), *scores))
-    return found
+            scores.append(area(model.scores(_indices(test, others, true.shape)), test_side))
+        predicted.append(Prediction(names[column], words, float(test_side.mean()), *scores))
+        if len(predicted) == MOST_TARGETS:
+            break
+    return predicted
 
 
 def _most_dependent(dependence: Sequence[Sequence[float]]) -> list[int]:
@@ -110,9 +106,7 @@ def _most_dependent(dependence: Sequence[Sequence[float]]) -> list[int]:
     >>> _most_dependent([[1.0, 0.1, 0.2], [0.1, 1.0, 0.9], [0.2, 0.9, 1.0]])
     [1, 2, 0]
     """
-    strongest = [
-        max((each for at, each in enumerate(row) if at != column), default=0.0) for column, row in enumerate(dependence)
-    ]
+    strongest = [max([0.0, *row[:column], *row[column + 1 :]]) for column, row in enumerate(dependence)]
     return sorted(range(len(strongest)), key=lambda column: -strongest[column])
 
 
@@ -132,28 +126,28 @@ def recognition(true: Grouped, released: Grouped, independent: Grouped) -> Recog
     """Learn to tell rows from true ones, by single columns and by pairs of columns."""
     columns = range(len(true.shape))
     sets: list[tuple[int, ...]] = [(axis,) for axis in columns]
-    sets += some_of(list(combinations(columns, 2)), most=MOST_PAIRS)
-    real, other_real = two_samples(true.rows, most=2 * MOST_ROWS)
-    found = []
-    for rows in (released.rows, independent.rows, other_real):
-        made = rows if rows is other_real else two_samples(rows, most=2 * MOST_ROWS)[0]
-        found.append(_told_apart(real, made, sets, true.shape))
-    return Recognition(found[0][0], found[1][0], found[2][0], pmse=found[0][1])
+    sets += some_of(list(combinations(columns, 2)), most=60)
+    real, control = two_samples(true.rows, most=2 * MOST_ROWS)
+    release, apart = (two_samples(table.rows, most=2 * MOST_ROWS)[0] for table in (released, independent))
+    (area_of_release, pmse), (area_apart, _), (area_of_control, _) = (
+        _told_apart(real, rows, sets, true.shape) for rows in (release, apart, control)
+    )
+    return Recognition(area_of_release, area_apart, area_of_control, pmse=pmse)
 
 
 def _told_apart(
-    real: CodedRows, made: CodedRows, sets: Sequence[tuple[int, ...]], shape: Sequence[int]
+    real: CodedRows, rows: CodedRows, sets: Sequence[tuple[int, ...]], shape: Sequence[int]
 ) -> tuple[float, float]:
-    size = min(real.number, made.number)
+    size = min(real.number, rows.number)
     if size < 4:
         return 0.5, 0.0
-    both = np.concatenate([_indices(table, sets, shape)[:size] for table in (real, made)])
-    is_made = np.arange(2 * size) >= size
+    both = np.concatenate([_indices(table, sets, shape)[:size] for table in (real, rows)])
+    is_other = np.arange(2 * size) >= size
     learns = np.arange(2 * size) % 2 == 0
-    model = Logistic.fit(both[learns], is_made[learns], sizes=_sizes(sets, shape))
+    model = Logistic.fit(both[learns], is_other[learns], sizes=_sizes(sets, shape))
     scores = model.scores(both[~learns])
     chances = 1 / (1 + np.exp(-scores))
-    return area(scores, is_made[~learns]), float(((chances - 0.5) ** 2).mean())
+    return area(scores, is_other[~learns]), float(((chances - 0.5) ** 2).mean())
 
 
 def _sizes(sets: Sequence[tuple[int, ...]], shape: Sequence[int]) -> list[int]:
@@ -185,7 +179,7 @@ class Logistic:
         step = 1 / ((width + 1) / 4 + RIDGE)
         now = np.zeros(size)
         ahead, momentum = now, 1.0
-        for _ in range(STEPS):
+        for _ in range(150):
             scores = ahead[indices].sum(axis=1) + ahead[-1]
             residual = (1 / (1 + np.exp(-np.clip(scores, -30, 30))) - truth) / rows
             gradient: Floats = np.bincount(flat, weights=np.repeat(residual, width), minlength=size).astype(np.float64)

@@ -11,7 +11,7 @@ from dpcore.object_store import ObjectPath
 from dpcore.release.integrity import MANIFEST, one_line
 from dpcore.reporting.lineage import published_by
 from dpcore.spec import Declaration, load_spec
-from dpcore.spec.load import declare
+from dpcore.spec.declaration import declare
 from dpcore.spec.release import ReleaseSpec
 from dpcore.universe.blocks import Calendar
 
@@ -23,7 +23,7 @@ FORM = {"privacy": ("epsilon", "delta"), "output": ("path", "rows"), "workload":
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class Origin:
     """How a release was made.
 
     Attributes:
@@ -55,7 +55,7 @@ class Made:
         return self.granted.calendar
 
 
-def made_from(release: Release, spec: Path, *, ledger: Ledger, with_table: bool) -> Made:
+def made_from(release: Release, spec: Path, *, ledger: Ledger, with_table: bool) -> Origin:
     """Return how a release was made, if it was made from this spec and is in this ledger.
 
     Others may write to the folder of a release. So its manifest counts only if the ledger has recorded these very bytes for its run.
@@ -69,7 +69,7 @@ def made_from(release: Release, spec: Path, *, ledger: Ledger, with_table: bool)
     published = published_by(run.claim)
     reader = ledger.run(published[0]) if published else run
     blocks = None if granted.calendar is None else ledger.blocks_of(reader.id)
-    return Made(
+    return Origin(
         release,
         granted.covering(blocks),
         run,
@@ -120,24 +120,23 @@ def _as_run(release: Release, declared: Declaration) -> Declaration:
             f"{one_line(release.folder)} was not made from {one_line(declared.path)}: `{'`, `'.join(differ)}` "
             f"{'differs' if len(differ) == 1 else 'differ'}; name the spec that it was made from"
         )
-    made = before.model_copy(update={part: getattr(declared.spec, part) for part in LOCAL})
-    as_run = declare(made, universe=universe, path=declared.path)
+    spec = before.model_copy(update={part: getattr(declared.spec, part) for part in LOCAL})
+    as_run = declare(spec, universe=universe, path=declared.path)
     return as_run.limited(int(release.manifest["privacy"]["max_rows_per_unit"]))
 
 
 def _differs(part: str, before: ReleaseSpec, now: ReleaseSpec) -> bool:
     if part == "strategy":
         return False  # the form may name another
-    one, other = _dumped(getattr(before, part)), _dumped(getattr(now, part))
-    if isinstance(one, dict) and isinstance(other, dict):
+    dumps = [_dumped(getattr(spec, part)) for spec in (before, now)]
+    if all(isinstance(dump, dict) for dump in dumps):
         free = FORM.get(part, ())
-        one, other = ({key: value for key, value in each.items() if key not in free} for each in (one, other))
-        # the order of columns decides their numbers
-        return one != other or list(one) != list(other)
-    return bool(one != other)
+        # as lists: the order of columns decides their numbers
+        dumps = [[item for item in dump.items() if item[0] not in free] for dump in dumps]
+    return bool(dumps[0] != dumps[1])
 
 
 def _dumped(part: Any) -> Any:
     if isinstance(part, dict):
-        return {name: _dumped(each) for name, each in part.items()}
+        return {name: _dumped(value) for name, value in part.items()}
     return part.model_dump(mode="json") if hasattr(part, "model_dump") else part

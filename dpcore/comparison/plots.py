@@ -22,8 +22,8 @@ class Pair:
 
 def pairs_words(pairs: Sequence[Pair], *, most: int = 4) -> str:
     """Describe two distributions by the values at which they differ most."""
-    farthest = sorted(pairs, key=lambda each: -abs(each.true - each.released))[:most]
-    listed = "; ".join(f"{each.label} {percent(each.true)} and {percent(each.released)}" for each in farthest)
+    farthest = sorted(pairs, key=lambda pair: -abs(pair.true - pair.released))[:most]
+    listed = "; ".join(f"{pair.label} {percent(pair.true)} and {percent(pair.released)}" for pair in farthest)
     return f"True and released shares, where they differ most: {listed}."
 
 
@@ -35,7 +35,7 @@ def pairs_plot(pairs: Sequence[Pair], *, title: str, upright: bool) -> str:
         title: What is shown.
         upright: Bars beside each other, with a label at both ends; otherwise a line for each, with its label and figures.
     """
-    top = max([1e-9, *(max(each.true, each.released) for each in pairs)])
+    top = max([1e-9, *(max(pair.true, pair.released) for pair in pairs)])
     height = _TOP + _HEIGHT + 34 if upright else _TOP + _EACH * len(pairs) + _EDGE
     drawn = [*_legend(), *(_upright(pairs, top) if upright else _lying(pairs, top))]
     return panel(height, drawn, title=title, words=pairs_words(pairs), width=SMALL)
@@ -52,12 +52,12 @@ def _legend() -> list[str]:
 
 def _upright(pairs: Sequence[Pair], top: float) -> list[str]:
     bottom, span = _TOP + _HEIGHT, SMALL - 2 * _EDGE
-    each_width = span / max(len(pairs), 1)
-    thick = max(1.0, min((each_width - 2) / 2, 20.0))
+    pair_width = span / max(len(pairs), 1)
+    thick = max(1.0, min((pair_width - 2) / 2, 20.0))
     drawn = [text(SMALL - _EDGE, 24, f"top: {percent(top)}", "quiet end")]
-    for number, each in enumerate(pairs):
-        middle = _EDGE + each_width * (number + 0.5)
-        for kind, x, share in (("count", middle - thick, each.true), ("before", middle, each.released)):
+    for number, pair in enumerate(pairs):
+        middle = _EDGE + pair_width * (number + 0.5)
+        for kind, x, share in (("count", middle - thick, pair.true), ("before", middle, pair.released)):
             high = _HEIGHT * share / top
             drawn.append(_rect(kind, x, bottom - high, thick, high))
     drawn.append(line("axis", (_EDGE, bottom), (SMALL - _EDGE, bottom)))
@@ -71,13 +71,13 @@ def _upright(pairs: Sequence[Pair], top: float) -> list[str]:
 def _lying(pairs: Sequence[Pair], top: float) -> list[str]:
     span = SMALL - _LABEL - _VALUE - _EDGE
     drawn = []
-    for number, each in enumerate(pairs):
+    for number, pair in enumerate(pairs):
         y = _TOP + _EACH * number
-        drawn.append(text(_LABEL - 8, y + 17, shortened(each.label, _MOST_LETTERS), "quiet end"))
-        drawn.append(_rect("count", _LABEL, y + 3, span * each.true / top, 9))
-        drawn.append(_rect("before", _LABEL, y + 14, span * each.released / top, 8))
-        drawn.append(text(SMALL - _EDGE, y + 12, percent(each.true), "quiet end"))
-        drawn.append(text(SMALL - _EDGE, y + 25, percent(each.released), "quiet end"))
+        drawn.append(text(_LABEL - 8, y + 17, shortened(pair.label, _MOST_LETTERS), "quiet end"))
+        drawn.append(_rect("count", _LABEL, y + 3, span * pair.true / top, 9))
+        drawn.append(_rect("before", _LABEL, y + 14, span * pair.released / top, 8))
+        drawn.append(text(SMALL - _EDGE, y + 12, percent(pair.true), "quiet end"))
+        drawn.append(text(SMALL - _EDGE, y + 25, percent(pair.released), "quiet end"))
     return drawn
 
 

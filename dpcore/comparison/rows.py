@@ -68,12 +68,12 @@ class CodedRows(Private):
         return self.counts(axes, shape) / max(self.total, 1.0)
 
 
-def distance(one: CodedRows, other: CodedRows, axes: Axes, shape: Sequence[int]) -> float:
+def distance(left: CodedRows, right: CodedRows, axes: Axes, shape: Sequence[int]) -> float:
     """Return the L1 distance between the shares of two tables over some axes, from 0 to 2."""
     if prod(shape[axis] for axis in axes) <= DENSE_CELLS:
-        return float(np.abs(one.shares(axes, shape) - other.shares(axes, shape)).sum())
-    keys = np.concatenate([one.keys(axes, shape), other.keys(axes, shape)])
-    signed = np.concatenate([_share_of_each(one), -_share_of_each(other)])
+        return float(np.abs(left.shares(axes, shape) - right.shares(axes, shape)).sum())
+    keys = np.concatenate([left.keys(axes, shape), right.keys(axes, shape)])
+    signed = np.concatenate([_share_of_each(left), -_share_of_each(right)])
     _, place = np.unique(keys, return_inverse=True)
     return float(np.abs(np.bincount(place, weights=signed)).sum())
 
@@ -98,14 +98,14 @@ class Comparable:
     @cached_property
     def groups(self) -> tuple[npt.NDArray[np.int64], ...]:
         """For each column the compared cell of every code."""
-        found = []
+        cells = []
         for attribute in self.universe.attributes.values():
             groups = np.arange(attribute.size)
             nulls = list(null_codes(attribute))
             groups[nulls[1:]] = nulls[0] if nulls else 0
             _, dense = np.unique(groups, return_inverse=True)
-            found.append(dense.astype(np.int64))
-        return tuple(found)
+            cells.append(dense.astype(np.int64))
+        return tuple(cells)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -125,15 +125,14 @@ class Comparable:
     def rows(self, chunks: Iterable[tuple[Sequence[Codes], npt.NDArray[Any] | None]]) -> CodedRows:
         """Return rows of the universe's codes in compared cells."""
         parts = list(chunks)
-        weighted = any(weights is not None for _, weights in parts)
-        codes = [
-            groups.astype(_small(groups))[
-                np.concatenate([np.empty(0, dtype=np.int64), *(part[0][at] for part in parts)])
-            ]
-            for at, groups in enumerate(self.groups)
-        ]
-        weights = np.concatenate([_ones(part) for part in parts]) if weighted else None
-        return CodedRows(codes, weights=weights)
+        codes = []
+        for column, groups in enumerate(self.groups):
+            every = np.concatenate([np.empty(0, dtype=np.int64), *(part[column] for part, _ in parts)])
+            codes.append(groups.astype(np.min_scalar_type(self.shape[column] - 1))[every])
+        if all(weights is None for _, weights in parts):
+            return CodedRows(codes)
+        weights = [np.ones(len(part[0])) if weights is None else weights for part, weights in parts]
+        return CodedRows(codes, weights=np.concatenate(weights))
 
     def read(self, records: Records) -> CodedRows:
         """Return the rows of records in compared cells."""
@@ -141,21 +140,12 @@ class Comparable:
 
     def merged(self, counts: npt.NDArray[Any], axes: Axes) -> Counts:
         """Return counts over the universe's codes as counts of compared cells."""
-        found = np.asarray(counts, dtype=np.float64)
+        merged = np.asarray(counts, dtype=np.float64)
         for place, axis in enumerate(axes):
             groups = self.groups[axis]
             if len(groups) > self.shape[axis]:
-                moved = np.moveaxis(found, place, 0)
+                moved = np.moveaxis(merged, place, 0)
                 summed = np.zeros((self.shape[axis], *moved.shape[1:]))
                 np.add.at(summed, groups, moved)
-                found = np.moveaxis(summed, 0, place)
-        return found
-
-
-def _ones(part: tuple[Sequence[Codes], npt.NDArray[Any] | None]) -> npt.NDArray[Any]:
-    codes, weights = part
-    return np.ones(len(codes[0])) if weights is None else weights
-
-
-def _small(groups: npt.NDArray[np.int64]) -> npt.DTypeLike:
-    return np.min_scalar_type(int(groups.max(initial=0)))
+                merged = np.moveaxis(summed, 0, place)
+        return merged

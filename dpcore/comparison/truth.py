@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from dpcore.comparison.columns import ColumnCounts, Counted, count_columns
-from dpcore.comparison.matching import Made
+from dpcore.comparison.matching import Origin
 from dpcore.comparison.rows import CodedRows, Comparable
 from dpcore.errors import UsageError
 from dpcore.private import Private
@@ -24,27 +24,27 @@ class Truth(Private):
 
     Attributes:
         every: All rows that the universe and the run's blocks contain.
-        kept: Those of them that count under the limit on rows per unit, drawn anew: which ones the run kept is not stored.
+        limited: Those of them that count under the limit on rows per unit, drawn anew: which ones the run kept is not stored.
         columns: The values of each column as they lie in the source.
         changed: Whether the table is not, or may not be, the one that the run has read.
     """
 
-    __slots__ = ("changed", "columns", "every", "kept")
+    __slots__ = ("changed", "columns", "every", "limited")
 
     def __init__(
-        self, *, every: CodedRows, kept: CodedRows, columns: Mapping[str, ColumnCounts], changed: bool
+        self, *, every: CodedRows, limited: CodedRows, columns: Mapping[str, ColumnCounts], changed: bool
     ) -> None:
         self.every = every
-        self.kept = kept
+        self.limited = limited
         self.columns = columns
         self.changed = changed
 
 
-def read_truth(made: Made, source: Source, cells: Comparable, *, private: Path, allow_changed: bool) -> Truth:
+def read_truth(origin: Origin, source: Source, cells: Comparable, *, private: Path, allow_changed: bool) -> Truth:
     """Read the table, in at most four passes: one for each kind of rows, one for its columns, and with `discover` one for its version.
 
     Args:
-        made: How the release was made.
+        origin: How the release was origin.
         source: The table.
         cells: The cells to compare.
         private: The private folder, with the key of the data's version.
@@ -54,52 +54,53 @@ def read_truth(made: Made, source: Source, cells: Comparable, *, private: Path, 
         SourceError: If the table cannot be read.
         UsageError: If it has changed.
     """
-    coding = _coding(made)
-    known = (private / KEY_NAME).exists()
-    if not known and not allow_changed:
+    coding = _coding(origin)
+    has_key = (private / KEY_NAME).exists()
+    if not has_key and not allow_changed:
         raise UsageError(
             f"{private} holds no {KEY_NAME}, so nobody can tell whether the table has changed since the release was made; name the private "
             "folder of its run in DPFLOW_PRIVATE, or compare anyway with --changed"
         )
-    fingerprint = Fingerprint.of_run(made.reader.id, key=fingerprint_key(private)) if known else None
-    records, version = _read(made, source, coding, fingerprint)
-    changed = version is None or version != made.reader.data_version
+    fingerprint = Fingerprint.of_run(origin.reader.id, key=fingerprint_key(private)) if has_key else None
+    records, version = _read(origin, source, coding, fingerprint)
+    changed = version is None or version != origin.reader.data_version
     if changed and not allow_changed:
         raise UsageError(
             "the table has changed since the release was made, or DPFLOW_PRIVATE names another folder than the run's; restore the table "
             "of that time, make a new release, or compare anyway with --changed"
         )
-    kept = cells.read(records)
-    every = kept
+    every = limited = cells.read(records)
     if coding.by_unit:
         anyone = replace(coding, protection=replace(coding.protection, unit=UNIT_IS_ROW, rows_per_unit=1))
         every = cells.read(ingest(source, coding=anyone, draws=Draws.fresh()))
     columns = count_columns(_batches(source, coding), coding.universe)
-    return Truth(every=every, kept=kept, columns=columns, changed=changed)
+    return Truth(every=every, limited=limited, columns=columns, changed=changed)
 
 
-def _coding(made: Made) -> Coding:
-    window = None if made.calendar is None or made.blocks is None else Window.of(made.calendar, made.blocks)
-    rules = Rules.of(made.release.universe)
+def _coding(origin: Origin) -> Coding:
+    window = None if origin.calendar is None or origin.blocks is None else Window.of(origin.calendar, origin.blocks)
+    rules = Rules.of(origin.release.universe)
     return Coding(
-        universe=made.release.universe,
-        protection=made.granted.protection,
+        universe=origin.release.universe,
+        protection=origin.granted.protection,
         window=window,
-        constant=made.granted.constant,
+        constant=origin.granted.constant,
         rules=rules,
     )
 
 
-def _read(made: Made, source: Source, coding: Coding, fingerprint: Fingerprint | None) -> tuple[Records, str | None]:
+def _read(
+    origin: Origin, source: Source, coding: Coding, fingerprint: Fingerprint | None
+) -> tuple[Records, str | None]:
     """Read the rows that count, and the version of the table as the run computed it; None without the key of the run."""
     if fingerprint is None:
         return ingest(source, coding=coding, draws=Draws.fresh()), None
     draws = Draws.fresh(unit_key=fingerprint.unit_key())
     records = ingest(source, coding=coding, draws=draws, fingerprint=fingerprint)
-    undecided = made.granted.descents()
+    undecided = origin.granted.descents()
     if not undecided:
         return records, records.version
-    whole = replace(coding, universe=made.granted.universe)
+    whole = replace(coding, universe=origin.granted.universe)
     return records, readable_version(source, coding=whole, undecided=undecided, fingerprint=fingerprint)
 
 

@@ -77,14 +77,14 @@ def _require_columns(query: Query[Any], columns: tuple[Any, ...], more: dict[str
 
 def require_agreement(payer: Account, protection: Protection) -> None:
     """Raise unless the query and the account protect the same unit under the same neighbours."""
-    for what, wanted, kept in (
+    for what, asked, fixed in (
         ("unit", protection.unit, payer.unit),
         ("neighbours", protection.neighbours.value, payer.neighbours.value),
     ):
-        if wanted != kept:
+        if asked != fixed:
             raise UsageError(
-                f"the query protects {what} {wanted}, but account '{payer.name}' protects {kept}, and an account's terms are fixed; "
-                f"ask with {what} {kept}, or from another account"
+                f"the query protects {what} {asked}, but account '{payer.name}' protects {fixed}, and an account's terms are fixed; "
+                f"ask with {what} {fixed}, or from another account"
             )
     if payer.blocks_by is not None:
         raise UsageError(

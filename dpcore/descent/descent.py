@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
@@ -111,6 +112,29 @@ class Descent(ABC):
     def evidence(self) -> tuple[Counts, float] | None:
         """Return noisy counts of the found cells, and their standard deviation; None if the descent does not estimate them."""
         return None
+
+
+def equal_parts(intervals: Iterable[tuple[int, float]], *, most: int, least: float = 0.0) -> list[int]:
+    """Merge neighbouring intervals, from the left, into parts of about equal mass. Return where each part after the first one starts.
+
+    An interval that is heavier than a part, such as the one with all the zeros, stays alone.
+
+    Args:
+        intervals: The start and the mass of each, ascending. The first one starts at 0.
+        most: The most parts.
+        least: About the least mass of a part.
+
+    >>> equal_parts([(0, 900), (1, 10), (2, 30), (3, 30), (50, 30)], most=64, least=40)
+    [1, 3, 50]
+    """
+    pairs = list(intervals)
+    starts, mass, parts, left = [], 0.0, most, sum(mass for _, mass in pairs)
+    for start, more in pairs:
+        if start and parts > 1 and mass + more / 2 > max(left / parts, least):
+            starts.append(start)
+            left, mass, parts = left - mass, 0.0, parts - 1
+        mass += more
+    return starts
 
 
 def largest(counts: dict[_Item, int], most: int) -> dict[_Item, int]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from dpcore.descent.descent import Descent, largest
+from dpcore.descent.descent import Descent, equal_parts, largest
 from dpcore.errors import SpecError
 from dpcore.marginals.measurements import Counts
 from dpcore.universe import Attribute, Integer, Number, Outside
@@ -42,8 +42,7 @@ class Ruler:
 class GridDescent(Descent):
     """Find edges of bins with about equal mass, by splitting each interval that alone has more mass than a bin should.
 
-    At the end neighbouring intervals are merged into bins, from the left, each up to an equal part of the remaining mass. An interval that
-    is heavier than that, such as the one with all the zeros, gets its own bin.
+    At the end `equal_parts` merges neighbouring intervals into bins.
     """
 
     kind = "bin"
@@ -96,24 +95,15 @@ class GridDescent(Descent):
 
     def found(self) -> Attribute:
         """Return the bins."""
-        starts, mass, bins_left = [], 0.0, self._bins
-        left = float(sum(self._leaves.values()))
-        wanted = left / bins_left
-        for (start, _), count in sorted(self._leaves.items()):
-            if start and bins_left > 1 and mass + count / 2 > wanted:
-                starts.append(start)
-                left, mass, bins_left = left - mass, 0.0, bins_left - 1
-                wanted = left / bins_left
-            mass += count
-        return binned(self._template, self._grid, starts)
+        masses = ((start, count) for (start, _), count in sorted(self._leaves.items()))
+        return binned(self._template, self._grid, equal_parts(masses, most=self._bins))
 
 
 def binned(template: Attribute, grid: Ruler, starts: list[int]) -> Attribute:
     """Return a numeric attribute with new bins: one starts at each of these positions of the grid."""
     if isinstance(template, Integer):
-        policy = {"missing": template.missing, "nulls": template.nulls, "outside": template.outside}
         cuts = tuple(int(grid.edge(start)) for start in starts)
-        return UnevenInteger(minimum=template.minimum, maximum=template.maximum, cuts=cuts, **policy)  # type: ignore[arg-type]
+        return UnevenInteger(minimum=template.minimum, maximum=template.maximum, cuts=cuts, **template.policy)
     if not isinstance(template, Number):
         raise SpecError("edges are found for numbers only; declare the bins of other columns")
     edges = (grid.low, *(grid.edge(start) for start in starts), grid.high)

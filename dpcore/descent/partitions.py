@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.marginals.measurements import Counts
+from dpcore.marginals.shrinkage import Floats, project, shrunk
 from dpcore.universe.leaves import nearness
 
-Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 
 STANDS_OUT = 3.5  # a child that is above its expected share by this many standard deviations keeps its own estimate
@@ -52,9 +52,9 @@ def estimate(levels: Sequence[Partition], *, size: int, density: Floats | None =
     above = np.array([max(float(math.fsum(own[0])), 0.0)])
     for level, counts, variance in zip(levels, own, variances, strict=True):
         parents = level.parents if len(above) > 1 else np.zeros(len(counts), dtype=np.int64)
-        known = np.bincount(parents, weights=counts, minlength=len(above))
+        sums = np.bincount(parents, weights=counts, minlength=len(above))
         doubt = np.bincount(parents, weights=variance, minlength=len(above))
-        consistent = counts + variance / doubt[parents] * (above - known)[parents]
+        consistent = counts + variance / doubt[parents] * (above - sums)[parents]
         above = _downwards(level, consistent, variance=variance, above=above, below=below)
     return above
 
@@ -129,24 +129,4 @@ def divide(total: float, counts: Floats, *, noise: Floats, widths: Floats, is_ra
 
 def _smooth(total: float, counts: Floats, *, noise: Floats, widths: Floats) -> Floats:
     even = total * widths / math.fsum(widths)
-    apart = counts - even
-    apart -= math.fsum(apart) / len(apart)
-    spread = math.fsum(apart**2)
-    expected = (len(counts) - 1) * math.fsum(noise**2) / len(noise)
-    kept = 1 - expected / spread if spread > expected else 0.0
-    return project(even + kept * apart, total)
-
-
-def project(counts: Floats, total: float) -> Floats:
-    """Return the nearest non-negative numbers with this sum.
-
-    >>> project(np.array([5.0, 1.0, -3.0]), 4.0).tolist()
-    [4.0, 0.0, 0.0]
-    """
-    if total <= 0:
-        return np.zeros(len(counts))
-    falling = np.sort(counts)[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(counts) + 1)
-    level = excess[np.flatnonzero(falling > excess)[-1]]
-    nearest: Floats = np.maximum(counts - level, 0.0)
-    return nearest
+    return project(even + shrunk(counts - even, variance=math.fsum(noise**2) / len(noise)), total)

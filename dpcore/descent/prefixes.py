@@ -9,7 +9,7 @@ from dpcore.descent.descent import Descent, largest
 from dpcore.errors import SpecError
 from dpcore.marginals.measurements import Counts
 from dpcore.universe import Categorical, Outside
-from dpcore.universe.stems import Stems
+from dpcore.universe.categorical import Stems
 
 MOST_CANDIDATES = 100_000  # per level; more would need fewer levels, but the ledger stores every noisy count
 NOTHING_FOUND = "other"

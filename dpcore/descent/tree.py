@@ -5,21 +5,19 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.descent.descent import Descent
-from dpcore.descent.partitions import Floats, Partition, Positions, estimate
-from dpcore.marginals.measurements import Counts
+from dpcore.descent.descent import Descent, equal_parts
+from dpcore.descent.partitions import Partition, Positions, estimate
+from dpcore.marginals.measurements import LEAST_NOISE, Counts
+from dpcore.marginals.shrinkage import Floats
 from dpcore.universe import Attribute
 from dpcore.universe.fine_days import FineDays, WeekTimes
 from dpcore.universe.leaves import MOST_CELLS, Fine, Leaves
 
 FIRST_PARTS, PARTS = 16, 8  # the nodes of the first level, and the parts of a node; see docs/decisions/0039
 MOST_PARTS = 64  # the parts of a node that stood out only later
-MOST_NODES = 1 << 14  # of a level
 CELL_NOISE = 24.0  # a cell of the model has about this many standard deviations of rows or more, so that its parts stand out as well
 THOUSANDTHS = 1000
-CELL_ERROR = 1.6  # the error of a cell's estimate, in standard deviations of a level's noise
 MOST_SCALED = 2.0  # the rows of a single day are scaled by no more than this, so that weekdays have their shares
-LEAST_NOISE = 0.25  # counts are whole, so none needs to be fitted more closely than this
 OF_AN_HOUR = {"day": (), "hour": (4, 6), "minute": (4, 6, 4, 3, 5), "second": (4, 6, 4, 3, 5, 4, 3, 5)}
 
 
@@ -88,7 +86,8 @@ class Tree:
         self._variance = own * weight
         # `least` is the threshold for one count; several counts of a node have less noise together
         split = (self._mean >= np.maximum(least * np.sqrt(weight), 1)) & (self._stops - starts > 1)
-        split &= _among_largest(np.where(split, self._mean, -math.inf), MOST_NODES // (2 * PARTS))
+        # With at most so many nodes to split, a level has at most 1 << 14 nodes.
+        split &= _among_largest(np.where(split, self._mean, -math.inf), 1024)
         self._plan(starts, split=split)
         return int(split.sum()) if self._next is not None else 0
 
@@ -101,10 +100,10 @@ class Tree:
         """Estimate the rows in each node of the last level, if they are expected to have this density."""
         return estimate(self._levels, size=self.size, density=density)
 
-    def leaves(self, found: Floats) -> Leaves:
+    def leaves(self, rows: Floats) -> Leaves:
         """Return the last level's nodes with their masses."""
         starts = self._levels[-1].starts
-        masses = np.rint(THOUSANDTHS * found[: len(starts)]).astype(np.int64)
+        masses = np.rint(THOUSANDTHS * rows[: len(starts)]).astype(np.int64)
         return Leaves(starts=tuple(starts.tolist()), masses=tuple(masses.tolist()), size=self.size)
 
 
@@ -118,7 +117,7 @@ class TreeDescent(Descent):
 
     def __init__(self, template: Fine, *, share: Fraction) -> None:
         self._fine = template.cut_at(None)
-        self._known: tuple[Fine, Floats] | None = None
+        self._latest: tuple[Fine, Floats] | None = None  # the column, and the estimated rows in each leaf
         apart = template.size - template.cells
         self._tree = Tree(template.places, parts=even_parts(template.places), apart=apart, ends=True)
         parts = even_parts(template.places)
@@ -136,40 +135,39 @@ class TreeDescent(Descent):
             return self._fine.cut_at(self._tree.starts)
         if self._week is None or self._week.starts is None or not isinstance(self._fine, FineDays):
             return None
-        fine = self._fine
-        policy = {"missing": fine.missing, "nulls": fine.nulls, "outside": fine.outside}
-        return WeekTimes(column=fine, starts=self._week.starts, **policy)  # type: ignore[arg-type]
+        return WeekTimes(column=self._fine, starts=self._week.starts, **self._fine.policy)
 
     def take(self, counts: Counts, *, least: int, noise: float) -> int:
         """Split the nodes whose noisy counts stand out."""
-        self._known = None
+        self._latest = None
         tree = self._tree if self._tree.starts is not None else self._week
         return 0 if tree is None else tree.take(counts, least=least, noise=noise)
 
     def found(self) -> Fine:
         """Return the column with its cells and leaves."""
-        return self._found[0]
-
-    @property
-    def _found(self) -> tuple[Fine, Floats]:
-        """The column, and the estimated rows in each leaf."""
-        if self._known is None:
-            self._known = self._estimated()
-        return self._known
+        return self._estimated()[0]
 
     def _estimated(self) -> tuple[Fine, Floats]:
-        week, density = None, None
-        if self._week is not None and self._week.levels and isinstance(self._fine, FineDays):
-            week = self._week.leaves(self._week.estimate())
-            density = self._fine.cut_at(None, week=week).day_density
-        found = self._tree.estimate(density)
-        if week is not None and isinstance(self._fine, FineDays):
-            found = _as_weekdays(found, self._tree.levels[-1].starts, self._fine.cut_at(None, week=week))
-        leaves = self._tree.leaves(found)
-        starts = _cells(leaves, least=math.ceil(THOUSANDTHS * CELL_NOISE * self._noise))
-        if isinstance(self._fine, FineDays):
-            return self._fine.cut_at(starts, leaves=leaves, week=week), found
-        return self._fine.cut_at(starts, leaves=leaves), found
+        """Return the column, and the estimated rows in each leaf."""
+        if self._latest is None:
+            self._latest = self._estimate()
+        return self._latest
+
+    def _estimate(self) -> tuple[Fine, Floats]:
+        fine, tree = self._fine, self._tree
+        if not isinstance(fine, FineDays) or self._week is None:
+            rows = tree.estimate()
+            leaves = tree.leaves(rows)
+            return fine.cut_at(self._cells(leaves), leaves=leaves), rows
+        week = self._week.leaves(self._week.estimate()) if self._week.levels else None
+        of_week = fine.cut_at(None, week=week)
+        rows = _as_weekdays(tree.estimate(of_week.day_density), tree.levels[-1].starts, of_week)
+        leaves = tree.leaves(rows)
+        return fine.cut_at(self._cells(leaves), leaves=leaves, week=week), rows
+
+    def _cells(self, leaves: Leaves) -> list[int]:
+        least = math.ceil(THOUSANDTHS * CELL_NOISE * self._noise)
+        return equal_parts(zip(leaves.starts, leaves.masses, strict=True), most=MOST_CELLS, least=least)
 
     @property
     def _noise(self) -> float:
@@ -186,27 +184,27 @@ class TreeDescent(Descent):
         A cell's estimate combines counts of several levels and sizes. On thirteen columns, most of them real, the root mean square of its
         error was up to 2.9 times the noise of a level, 1.6 times in the middle (docs/decisions/0039).
         """
-        column, found = self._found
+        column, rows = self._estimated()
         inside = len(self._tree.levels[-1].starts)
         cells = np.searchsorted(column.cell_bounds, self._tree.levels[-1].starts, side="right") - 1
-        counts = np.bincount(cells, weights=found[:inside], minlength=column.cells)
-        return np.rint(np.append(counts, found[inside:])).astype(np.int64), CELL_ERROR * self._noise
+        counts = np.bincount(cells, weights=rows[:inside], minlength=column.cells)
+        return np.rint(np.append(counts, rows[inside:])).astype(np.int64), 1.6 * self._noise
 
 
-def _as_weekdays(found: Floats, starts: Positions, column: FineDays) -> Floats:
+def _as_weekdays(rows: Floats, starts: Positions, column: FineDays) -> Floats:
     """Scale the rows of single days so that each weekday has its share, which the tree of the week knows far better than that of the days."""
     density, held = column.day_density, column.weekday_rows
     if density is None or held is None:
-        return found
-    inside, weekdays = found[: len(starts)], column.weekdays
+        return rows
+    inside, weekdays = rows[: len(starts)], column.weekdays
     expected = np.add.reduceat(np.eye(7)[weekdays] * density[:, None], starts)
     of_leaf = expected / expected.sum(axis=1, keepdims=True)  # how the rows of each leaf are divided among weekdays
     single = np.diff(np.append(starts, len(weekdays))) == 1
-    wanted = inside.sum() * held / held.sum() - (inside * ~single) @ of_leaf
+    expected_single = inside.sum() * held / held.sum() - (inside * ~single) @ of_leaf
     own = (inside * single) @ of_leaf
-    factors = np.clip(np.divide(wanted, own, out=np.ones(7), where=own > 0), 1 / MOST_SCALED, MOST_SCALED)
+    factors = np.clip(np.divide(expected_single, own, out=np.ones(7), where=own > 0), 1 / MOST_SCALED, MOST_SCALED)
     scaled = np.where(single, inside * factors[weekdays[starts]], inside)
-    return np.append(scaled * (inside.sum() / max(float(scaled.sum()), 1.0)), found[len(starts) :])
+    return np.append(scaled * (inside.sum() / max(float(scaled.sum()), 1.0)), rows[len(starts) :])
 
 
 def even_parts(size: int) -> tuple[int, ...]:
@@ -231,19 +229,3 @@ def _among_largest(counts: np.ndarray, most: int) -> np.ndarray:
     chosen = np.zeros(len(counts), dtype=np.bool_)
     chosen[np.argsort(-counts, kind="stable")[:most]] = True
     return chosen
-
-
-def _cells(leaves: Leaves, *, least: int) -> tuple[int, ...]:
-    """Merge neighbouring leaves into cells of about equal mass, and of about `least` or more. A leaf that is heavier stays alone.
-
-    >>> _cells(Leaves(starts=(0, 1, 2, 3, 50), masses=(900, 10, 30, 30, 30), size=100), least=40)
-    (1, 3, 50)
-    """
-    starts: list[int] = []
-    mass, cells_left, left = 0, MOST_CELLS, sum(leaves.masses)
-    for start, count in zip(leaves.starts, leaves.masses, strict=True):
-        if start and cells_left > 1 and 2 * mass + count > max(2 * left / cells_left, 2 * least):
-            starts.append(start)
-            left, mass, cells_left = left - mass, 0, cells_left - 1
-        mass += count
-    return tuple(starts)

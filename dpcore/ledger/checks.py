@@ -9,6 +9,7 @@ from typing import TypeVar
 from dpcore.errors import UsageError
 from dpcore.ledger.chain import canonical, is_sha256
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
+from dpcore.scalars import is_whole
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -22,7 +23,7 @@ LONGEST_LEASE = 7 * 86_400
 
 def checked_amount(amount: object, *, what: str = "an amount") -> int:
     """Return the amount. Raise unless it is a positive integer: a float or a zero is always a mistake of the caller."""
-    if isinstance(amount, bool) or not isinstance(amount, int):
+    if not is_whole(amount):
         raise UsageError(
             f"{what} must be a whole number, in multiples of 1e-12 of the currency; round a spend up, a cap down"
         )
@@ -33,7 +34,7 @@ def checked_amount(amount: object, *, what: str = "an amount") -> int:
 
 def checked_seconds(seconds: object) -> int:
     """Return the length of a lease; 0 gives the run back. Raise if it is out of range."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= LONGEST_LEASE:
+    if not is_whole(seconds) or not 0 <= seconds <= LONGEST_LEASE:
         raise UsageError(f"a lease lasts a whole number of seconds, at least 0 and at most {LONGEST_LEASE}")
     return seconds
 
@@ -49,10 +50,10 @@ def checked_names(names: object, *, what: str) -> tuple[str, ...]:
     """Return the names sorted and without duplicates. Raise if there are none, or one is not a valid name."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise UsageError(f"{what}s are given as a list of names")
-    found = {checked_text(name, what=f"a {what}'s name") for name in names}
-    if not found:
+    distinct = {checked_text(name, what=f"a {what}'s name") for name in names}
+    if not distinct:
         raise UsageError(f"name at least one {what}; a charge must touch one or more")
-    return tuple(sorted(found))
+    return tuple(sorted(distinct))
 
 
 def checked_mechanism(mechanism: Mapping[str, object]) -> str:

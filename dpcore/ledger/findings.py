@@ -1,6 +1,5 @@
 """The errors by which verification reports the first invalid event or row."""
 
-from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -39,7 +38,6 @@ def named(name: object) -> str:
     return f"'{name}'" if readable else "without a readable name"
 
 
-def differing(found: Any, expected: Any) -> str:
-    """Return the names of the fields in which two rows of one kind differ."""
-    names: Sequence[str] = getattr(found, "_fields", None) or [field.name for field in fields(found)]
-    return ", ".join(name for name in names if getattr(found, name) != getattr(expected, name))
+def differing(row: Any, expected: Any) -> str:
+    """Return the names of the fields in which two records of one kind differ."""
+    return ", ".join(field.name for field in fields(row) if getattr(row, field.name) != getattr(expected, field.name))

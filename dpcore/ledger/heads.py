@@ -128,17 +128,17 @@ class HeadMemory:
                 old copy of the ledger would not be detected.
         """
         with self._writable(), self._locked():
-            known = self.recall(ledger)  # an invalid file is kept for the steward to inspect
-            if known is not None and not holds(known):
+            remembered = self.recall(ledger)  # an invalid file is kept for the steward to inspect
+            if remembered is not None and not holds(remembered):
                 raise LedgerDamaged(
-                    f"the ledger at {place} lacks event {known.seq}, which was seen on {known.at[:19]} in another copy at "
-                    f"{known.place}; nothing was drawn or published: stop all runs, decide which copy is the ledger, and remove the other"
+                    f"the ledger at {place} lacks event {remembered.seq}, which was seen on {remembered.at[:19]} in another copy at "
+                    f"{remembered.place}; nothing was drawn or published: stop all runs, decide which copy is the ledger, and remove the other"
                 )
-            kept = self._kept_place(place)
-            if known is None or known.seq < head.seq:
-                self._replace(ledger, head, place=kept)
-            elif known.place != kept:
-                _replace(self._path(ledger), replace(known, place=kept))
+            stored_place = self._kept_place(place)
+            if remembered is None or remembered.seq < head.seq:
+                self._replace(ledger, head, place=stored_place)
+            elif remembered.place != stored_place:
+                _replace(self._path(ledger), replace(remembered, place=stored_place))
 
     def replace(self, ledger: str, head: Head, *, place: str) -> None:
         """Overwrite the remembered head, after the steward has accepted the loss of events."""

@@ -25,6 +25,16 @@ def worker(process: int) -> str:
     return f"{socket.gethostname()} {process} {_birth(process) or UNKNOWN}@{_pid_namespace()}"
 
 
+def process_of(holder: str) -> str:
+    """Name a worker's process and its machine for people.
+
+    >>> process_of("clinic 4711 0123@4567")
+    'process 4711 on clinic'
+    """
+    machine, process, _ = f"{holder} ? ?".split(" ", 2)
+    return f"process {process} on {machine}"
+
+
 def surely_gone(holder: str) -> bool:
     """Return whether a worker has certainly ended: it is in this process id namespace, and its process no longer exists.
 

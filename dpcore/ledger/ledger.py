@@ -17,7 +17,7 @@ from dpcore.ledger import checks
 from dpcore.ledger.chain import canonical
 from dpcore.ledger.events import EVENTS
 from dpcore.ledger.holder import this_worker
-from dpcore.ledger.reader import blocks_of
+from dpcore.ledger.reader import LedgerReader, blocks_of
 from dpcore.ledger.refusals import (
     across_refused,
     budget_refused,
@@ -44,14 +44,14 @@ from dpcore.ledger.rows import (
     RunState,
 )
 from dpcore.ledger.series import refuse_if_covered
-from dpcore.ledger.shares import Shares, require_share
+from dpcore.ledger.steward import Stewardship
 from dpcore.ledger.writing import WritingTransaction
 
 LEASE_SECONDS = 300
 """The default lease: another worker waits this long after the minute of the run's last event, unless the holder is known to have ended."""
 
 
-class Ledger(Shares):
+class Ledger(LedgerReader, Stewardship):
     """Durable charges, shared by all tasks, runs and machines that open the same store.
 
     Every method is one durable transaction: all of its changes happen, or none.
@@ -215,7 +215,7 @@ class Ledger(Shares):
                 payer = f"the rest of run '{run.id}'"
                 raise budget_refused(payer, currency=currency, requested=amount, remaining=run.remaining)
             if analyst is not None:
-                require_share(rows, run, analyst=analyst, amount=amount)
+                _require_share(rows, run, analyst=analyst, amount=amount)
             operation = Operation(
                 run=run.id,
                 step=step,
@@ -339,10 +339,10 @@ def _allowances(
     rows: WritingTransaction, payer: Account, *, amount: int, analyst: str | None, purpose: str | None
 ) -> list[Allowance]:
     """Return the allowances that a run uses. Raise if a required allowance is missing or has too little left."""
-    known = rows.allowances(payer.name)
+    allowances = rows.allowances(payer.name)
     used = []
     for kind, name in ((AllowanceKind.ANALYST, analyst), (AllowanceKind.PURPOSE, purpose)):
-        of_kind = {allowance.name: allowance for allowance in known if allowance.kind is kind}
+        of_kind = {allowance.name: allowance for allowance in allowances if allowance.kind is kind}
         if not of_kind:
             continue
         if name is None or name not in of_kind:
@@ -358,6 +358,17 @@ def _allowances(
     return used
 
 
+def _require_share(rows: WritingTransaction, run: Run, *, analyst: str, amount: int) -> None:
+    """Raise if an analyst who is charged has too little left. Called in the transaction that charges."""
+    share = rows.share(run.id, analyst)
+    if share is None or share.token is None:
+        raise UsageError(f"analyst '{analyst}' has no share of run '{run.id}'; ask the steward")
+    if amount > share.remaining:
+        currency = known_account(rows, run.account).currency
+        who = f"the share of analyst '{analyst}' in run '{run.id}'"
+        raise budget_refused(who, currency=currency, requested=amount, remaining=share.remaining)
+
+
 def _refund_rest(rows: WritingTransaction, run: Run) -> None:
     """Refund the uncharged rest of a run to its blocks, to the cap across blocks and to its allowances."""
     account = known_account(rows, run.account)
@@ -370,11 +381,11 @@ def _refund_rest(rows: WritingTransaction, run: Run) -> None:
             rows.use_allowance(allowance, amount=-run.remaining)
 
 
-def _republish(rows: WritingTransaction, run: Run, **told: str | None) -> None:
+def _republish(rows: WritingTransaction, run: Run, **manifest: str | None) -> None:
     """Record the manifest of a release that was written again, unless it is recorded already."""
-    body = {"run": run.id, "release": run.release, **told}
+    body = {"run": run.id, "release": run.release, **manifest}
     if not rows.is_recorded(EventKind.REPUBLISHED, body=canonical(body)):
-        rows.record(EventKind.REPUBLISHED, account=run.account, run=None, body=body)
+        rows.record(EventKind.REPUBLISHED, account=run.account, body=body)
 
 
 def _own_or_idle(rows: WritingTransaction, run: Run, lease: Lease | None) -> Run:

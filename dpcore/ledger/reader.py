@@ -2,14 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
-from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger.chain import GENESIS
-from dpcore.ledger.heads import HeadMemory, SeenHead, continues, loss_accepted, require_continues
+from dpcore.ledger.connection import Connection
 from dpcore.ledger.refusals import known_account, known_event, known_run, leased_run, undamaged
 from dpcore.ledger.rows import (
     WHOLE,
@@ -23,162 +19,14 @@ from dpcore.ledger.rows import (
     Operation,
     Run,
     RunState,
+    Share,
 )
-from dpcore.ledger.scan import LedgerScan
 from dpcore.ledger.series import covered
-from dpcore.ledger.store import Store
-from dpcore.ledger.transaction import Head, LedgerTransaction
-from dpcore.ledger.verification.check import replay
-
-MOST_EVENTS_REPLAYED = 10_000
-"""Longer chains are not replayed in the middle of a run, which would block all other writers; `verify` replays them."""
+from dpcore.ledger.transaction import LedgerTransaction
 
 
-class LedgerReader:
-    """The current accounts, runs, outputs and history.
-
-    A reader belongs to the process and the thread that opened it. Other processes and threads open their own.
-    """
-
-    def __init__(self, store: Store, *, memory: HeadMemory | None = None) -> None:
-        self._store = store
-        self._memory = memory
-        self._seen: Head | None = None
-        self._remembered: Head | None = None
-        self._identity: str | None = None
-        self._lost: SeenHead | None = None
-        self._wrote = False
-        self.hides: str | None = None
-        """Another `.dpflow` folder in a parent directory, which this ledger hides."""
-        self.warning: str | None = None
-        """Why nothing may be written to this ledger; None if writing is allowed."""
-        self.not_fixed: str | None = None
-        """Why no head can be remembered here, so that nothing may be written from here; None if heads are remembered."""
-
-    def close(self) -> None:
-        """Remember the newest head and close the store."""
-        with suppress(LedgerError, LedgerDamaged):  # the memory was checked to be writable before the first change
-            self._remember()
-        self._store.close()
-
-    @property
-    def place(self) -> str:
-        """Where the ledger is: a path, or an address without its password."""
-        return self._store.place
-
-    @property
-    def known_identity(self) -> str | None:
-        """The ledger's identity, without reading the ledger; None while no event was seen in it."""
-        return self._identity
-
-    def recall(self) -> None:
-        """Compare the ledger with the remembered head. An older copy is opened read-only, and `warning` says so."""
-        known = self._compared(None)
-        if known is not None:
-            # Another process may have charged and remembered its head after this transaction's snapshot. So compare the same head
-            # again, with a newer snapshot of the ledger.
-            self._compared(known)
-
-    def _compared(self, known: SeenHead | None) -> SeenHead | None:
-        """Compare the ledger with a seen head, by default the newest. Return that head if the ledger lacks it."""
-        second = known is not None
-        with self.reading() as rows:
-            self._seen, self._identity = rows.head(), rows.hash_of(1)
-            if self._memory is None or self._identity is None:
-                return None
-            try:
-                if self._store.is_file:  # a database's name does not identify it
-                    self._memory.require_no_other(self._identity, place=self.place)
-                known = known or self._memory.recall(self._identity)
-            except LedgerDamaged as refused:
-                self.warning = str(refused)
-                return None
-            if known is None or continues(rows, self._seen, seq=known.seq, digest=known.hash):
-                return None
-            if not loss_accepted(rows, seq=known.seq, digest=known.hash):
-                if second:
-                    last = rows.event(self._seen.seq)
-                    self._lost, self.warning = known, _older_copy(self.place, self._seen, last, known)
-                return known
-        with suppress(LedgerError):  # the event that accepts the loss is found again next time
-            self._memory.replace(self._identity, self._seen, place=self.place)
-        return None
-
-    def require_current(self) -> None:
-        """Raise LedgerDamaged if the ledger lacks events that were seen in it before."""
-        if self.warning is not None:
-            raise LedgerDamaged(self.warning)
-
-    def confirm(self) -> None:
-        """Raise unless the ledger continues the one used so far; otherwise remember its head.
-
-        Call this before publishing, so that no release refers to a ledger that lost its run.
-        """
-        self.require_current()
-        with self.reading() as rows:
-            head = rows.head()
-            if self._seen is not None:
-                require_continues(rows, head, seen=self._seen, place=self.place)
-        self._seen = head
-        self._remember()
-
-    def _require_same_content(self, rows: LedgerTransaction) -> None:
-        """Raise if the stored content was replaced since the last transaction. Checks only if the store reports that it may have been."""
-        if self._store.rewritten and self._seen is not None and self.warning is None:
-            head = rows.head()
-            require_continues(rows, head, seen=self._seen, place=self.place)
-            if self._store.unexplained and head.seq <= MOST_EVENTS_REPLAYED:
-                self._require_sound()
-
-    def _require_sound(self) -> None:
-        """Replay all events against all rows: the file may mix pages of an old copy with current ones."""
-        try:
-            with closing(LedgerScan(self._store)) as scan:
-                replay(scan)
-        except LedgerDamaged as found:
-            raise LedgerDamaged(
-                f"the ledger at {self.place} was overwritten while it was open ({found}); nothing was drawn or published"
-            ) from None
-
-    def _remember(self) -> None:
-        """Remember the newest head that this object has seen. A ledger that is only read creates no folder for it."""
-        if self._memory is None or self._identity is None or self._seen is None:
-            return
-        if self.warning is not None or self.not_fixed is not None:
-            return
-        if self._store.owned and (self._wrote or self._memory.exists):
-            self._memory.remember(self._identity, self._seen, place=self.place, holds=self._holds)
-            self._remembered = self._seen
-
-    def _holds(self, known: SeenHead) -> bool:
-        """Return whether the ledger contains a remembered event. One that this object remembered itself needs no query."""
-        own = self._remembered
-        if own is not None and (own.seq, own.hash) == (known.seq, known.hash):
-            return True
-        with self.reading() as rows:
-            return continues(rows, rows.head(), seq=known.seq, digest=known.hash)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @contextmanager
-    def reading(self) -> Iterator[LedgerTransaction]:
-        """Begin a transaction with a consistent snapshot of all rows."""
-        with self._store.transaction(writing=False):
-            rows = LedgerTransaction(self._store)
-            self._require_same_content(rows)
-            yield rows
-
-    @contextmanager
-    def scanning(self) -> Iterator[LedgerScan]:
-        """Begin a transaction with a consistent snapshot that streams whole tables."""
-        with self._store.transaction(writing=False), closing(LedgerScan(self._store)) as scan:
-            yield scan
+class LedgerReader(Connection):
+    """The current accounts, runs, outputs and history."""
 
     def account(self, name: str) -> Account:
         """Return an account's terms."""
@@ -194,9 +42,9 @@ class LedgerReader:
         """Return the balance of an account's most used block, among all its blocks or those named."""
         with self.reading() as rows:
             terms = known_account(rows, account)
-            found = balances(rows, terms)
-        wanted = (balance for block, balance in found if blocks is None or block.name in blocks)
-        return max(wanted, key=lambda balance: balance.used, default=Balance(terms.cap, 0, 0))
+            by_block = balances(rows, terms)
+        asked = (balance for block, balance in by_block if blocks is None or block.name in blocks)
+        return max(asked, key=lambda balance: balance.used, default=Balance(terms.cap, 0, 0))
 
     def covered(self, account: str, *, series: str) -> dict[str, Run]:
         """Return the blocks that a series of releases has covered, each with the run that covered it."""
@@ -237,8 +85,11 @@ class LedgerReader:
             if run.state is not RunState.SETTLED:
                 return frozenset()
             again = (event.details for event in rows.events_of_kind(EventKind.REPUBLISHED))
-            told = [known_event(rows, run.last).details, *(each for each in again if each["run"] == run_id)]
-        return frozenset(each["manifest_sha256"] for each in told if each.get("manifest_sha256"))
+            published = [
+                known_event(rows, run.last).details,
+                *(details for details in again if details["run"] == run_id),
+            ]
+        return frozenset(details["manifest_sha256"] for details in published if details.get("manifest_sha256"))
 
     def has_event(self, digest: str) -> bool:
         """Return whether an event has this hash. Scans the whole chain."""
@@ -250,6 +101,16 @@ class LedgerReader:
             known_account(rows, account)
             return rows.runs(account)
 
+    def shares(self, run_id: str) -> dict[str, Share]:
+        """Return the share of each analyst that a run ever had, by name."""
+        with self.reading() as rows:
+            return {share.analyst: share for share in rows.shares(known_run(rows, run_id).id)}
+
+    def withdrawals(self, account: str) -> dict[str, Event]:
+        """Return the withdrawal of each of an account's withdrawn releases, by the id of its run: the steward's if there is one."""
+        with self.reading() as rows:
+            return withdrawals_of(rows, known_account(rows, account).name)
+
     def blocks_of(self, run_id: str) -> tuple[str, ...]:
         """Return the names of the blocks that a run reserved."""
         with self.reading() as rows:
@@ -259,15 +120,15 @@ class LedgerReader:
         """Return the step's committed operation, or None. With it, a caller neither pays nor draws again."""
         with self.reading() as rows:
             known_run(rows, run_id)
-            found = rows.committed(run_id, step=step)
-        return self._with_output(found[0]) if found else None
+            operations = rows.committed(run_id, step=step)
+        return self._with_output(operations[0]) if operations else None
 
     def transcript(self, run_id: str) -> tuple[Operation, ...]:
         """Return the run's committed operations in commit order."""
         with self.reading() as rows:
             known_run(rows, run_id)
-            found = rows.committed(run_id, step=None)
-        return tuple(self._with_output(operation) for operation in found)
+            operations = rows.committed(run_id, step=None)
+        return tuple(map(self._with_output, operations))
 
     def history(self, account: str | None) -> Iterator[Event]:
         """Iterate over all events so far, or those of one account, oldest first, in constant memory."""
@@ -280,8 +141,7 @@ class LedgerReader:
     def identity(self) -> str:
         """Return the hash of the chain's first event, which identifies this ledger."""
         with self.reading() as rows:
-            first = rows.event(1)
-        return GENESIS if first is None else first.hash
+            return rows.hash_of(1) or GENESIS
 
     def head(self) -> str:
         """Return the hash of the chain's last event, which commits to the whole history."""
@@ -303,16 +163,6 @@ class LedgerReader:
         if operation.output is None and operation.sha256 is not None:
             operation = replace(operation, output=self._store.kept(operation.sha256))
         return undamaged(operation)
-
-
-def _older_copy(place: str, head: Head, last: Event | None, known: SeenHead) -> str:
-    """Return the warning that a ledger lacks events that were seen in it."""
-    at = f" of {last.at[:19]}" if last else ""
-    return (
-        f"the ledger at {place} ends with event {head.seq}{at}, but event {known.seq} with another history was seen on "
-        f"{known.at[:19]}: this is an old or a different copy; restore the newest one, or, if that is lost, run as the steward: "
-        "dpflow ledger accept-restoration --reason TEXT"
-    )
 
 
 def blocks_of(rows: LedgerTransaction, run: Run) -> tuple[str, ...]:
@@ -339,3 +189,10 @@ def balances(rows: LedgerTransaction, account: Account) -> tuple[tuple[Block, Ba
         (block, Balance(block.cap, spent=block.used - held[block.name], reserved=held[block.name]))
         for block in rows.blocks(account.name, None)
     )
+
+
+def withdrawals_of(rows: LedgerTransaction, account: str) -> dict[str, Event]:
+    """Return the withdrawals of an account's releases by run, the steward's if there is one."""
+    events = rows.events_of_kind(EventKind.REMOVED, EventKind.WITHDRAWN)
+    stewards_last = sorted(events, key=lambda event: event.kind is EventKind.WITHDRAWN)
+    return {str(event.run): event for event in stewards_last if event.account == account}

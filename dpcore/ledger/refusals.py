@@ -8,7 +8,7 @@ from math import ceil
 
 from dpcore.errors import BudgetRefused, LedgerDamaged, RunHeld, UsageError
 from dpcore.ledger.checks import checked_text
-from dpcore.ledger.holder import surely_gone
+from dpcore.ledger.holder import process_of, surely_gone
 from dpcore.ledger.rows import (
     WHOLE,
     Account,
@@ -30,13 +30,13 @@ def known_account(rows: LedgerTransaction, name: str) -> Account:
     """Return the account. Raise with the names of the known accounts if it does not exist."""
     account = rows.account(checked_text(name, what="an account's name"))
     if account is None:
-        names = ", ".join(known.name for known in rows.accounts())
-        known = (
+        names = ", ".join(existing.name for existing in rows.accounts())
+        hint = (
             f"known accounts: {names}; see: dpflow ledger show"
             if names
             else "no account is open yet; open one with: dpflow ledger open"
         )
-        raise UsageError(f"there is no account '{name}'; {known}; the ledger is {rows.place}")
+        raise UsageError(f"there is no account '{name}'; {hint}; the ledger is {rows.place}")
     return account
 
 
@@ -118,8 +118,8 @@ def leased_step(rows: LedgerTransaction, lease: Lease, step: str) -> tuple[Run, 
     return _still_leased(run, lease), newest
 
 
-def _still_leased(found: Run | None, lease: Lease) -> Run:
-    run = _known(found, lease.run)
+def _still_leased(stored: Run | None, lease: Lease) -> Run:
+    run = _known(stored, lease.run)
     # Checked before the run's state: a worker that lost its run needs to know only that, whatever the other worker did since.
     if run.fence != lease.fence or run.holder is None:  # a run that was refunded and reserved again has no holder
         raise RunHeld(f"run '{run.id}' was taken over by another worker; stop here and let it finish the run")
@@ -135,9 +135,8 @@ def refuse_if_worked_on(run: Run, *, touched: datetime, now: datetime) -> None:
     """
     until = run.leased_until(touched)
     if run.holder is not None and touched <= now < until and not surely_gone(run.holder):
-        machine, process, _ = f"{run.holder} ? ?".split(" ", 2)
         raise RunHeld(
-            f"run '{run.id}' is held by process {process} on {machine}; if that worker is dead, "
+            f"run '{run.id}' is held by {process_of(run.holder)}; if that worker is dead, "
             f"try again in {ceil((until - now).total_seconds())} seconds"
         )
 

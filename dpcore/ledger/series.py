@@ -29,19 +29,19 @@ def covered(rows: LedgerTransaction, account: str, series: str) -> dict[str, Run
     A run covers its blocks if it is open or has led to a release. A run that was refunded or settled without a release covers
     nothing, whatever it spent.
     """
-    found: dict[str, Run] = {}
+    by_block: dict[str, Run] = {}
     for run in rows.runs(account):
         may_cover = run.state is RunState.OPEN or (run.state is RunState.SETTLED and run.release is not None)
         if may_cover and run.claim.startswith(series + _SEPARATOR):
-            found |= dict.fromkeys(known_event(rows, run.first).details.get("blocks") or (), run)
-    return found
+            by_block |= dict.fromkeys(known_event(rows, run.first).details.get("blocks") or (), run)
+    return by_block
 
 
 def refuse_if_covered(rows: LedgerTransaction, account: str, *, series: str, names: Collection[str]) -> None:
     """Raise if the series has already covered one of these blocks."""
-    known = covered(rows, account, series)
-    if both := [name for name in names if name in known]:
+    by_block = covered(rows, account, series)
+    if both := [name for name in names if name in by_block]:
         raise BlocksCovered(
-            f"block {listed(both)} is covered already by run '{known[both[0]].id}' of series {series}; "
+            f"block {listed(both)} is covered already by run '{by_block[both[0]].id}' of series {series}; "
             "start a new run, which will read only the blocks that are new by then"
         )

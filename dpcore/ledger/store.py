@@ -9,12 +9,33 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
-from dpcore.errors import LedgerError
+from dpcore.errors import DpflowError, LedgerDamaged, LedgerError
+
+Meaning: TypeAlias = tuple[type[DpflowError], str]
+"""What an error of the database means: the error to raise instead, and what is wrong with the ledger and what to do next."""
+
+DAMAGED: Meaning = (LedgerDamaged, "is not a readable ledger; restore it from a backup")
+LOCKED: Meaning = (LedgerError, "stayed locked by another process; wait until it ends, then try again")
+DISK_FULL: Meaning = (LedgerError, "cannot grow because its disk is full; make room, then try again")
+NO_MEMORY: Meaning = (LedgerError, "needs more memory than there is; free some, then try again")
+TOO_LARGE: Meaning = (LedgerError, "cannot hold an output this large; measure fewer cells at once")
+CONTRADICTS: Meaning = (LedgerDamaged, "contradicts itself; nothing was changed: restore it from a backup")
+"""The protocol checks before it writes, so only contradictory rows can violate a constraint."""
 
 PATIENCE_SECONDS = 30
 """The lock timeout of a transaction."""
+VERSION = 1
+"""The version of the tables and their rules, in every kind of database."""
+
+
+def require_version(version: int, *, place: str) -> None:
+    """Raise if the tables of a ledger are of another version."""
+    if version != VERSION:
+        raise LedgerError(
+            f"the ledger at {place} has version {version}, and this dpflow reads {VERSION}: use the dpflow that wrote it"
+        )
 
 
 class Store(ABC):
@@ -69,13 +90,13 @@ class Store(ABC):
     def keep(self, output: bytes, *, sha256: str) -> bytes | None:
         """Return the output if it belongs in its row; otherwise store it durably beside the database and return None."""
 
-    @abstractmethod
-    def kept(self, sha256: str) -> bytes | None:
+    def kept(self, sha256: str) -> bytes | None:  # noqa: ARG002  by default, the row holds every output
         """Return an output stored beside the database, or None if it is not there."""
+        return None
 
-    @abstractmethod
-    def kept_digest(self, sha256: str) -> str | None:
+    def kept_digest(self, sha256: str) -> str | None:  # noqa: ARG002  likewise
         """Return the actual hash of an output stored beside the database, or None if it is not there."""
+        return None
 
     @abstractmethod
     def check(self) -> str | None:
@@ -108,7 +129,7 @@ class Store(ABC):
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[None]:
         """Begin a transaction. An exception rolls it back."""
-        if os.getpid() != self._owner:
+        if not self.owned:
             raise LedgerError(
                 f"the ledger at {self.place} was opened by the parent of this process; open it again here"
             )

@@ -1,71 +1,70 @@
 """The ledger's queries inside one transaction, in SQL that every store understands."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, TypeVar
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
 
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger.chain import GENESIS
 from dpcore.ledger.events import read_body
-from dpcore.ledger.rows import (
-    Account,
-    AccountState,
-    Allowance,
-    AllowanceKind,
-    Block,
-    BlockState,
-    Event,
-    EventKind,
-    Operation,
-    OperationState,
-    Run,
-    RunState,
-    Share,
-)
+from dpcore.ledger.rows import Account, Allowance, AllowanceKind, Block, Event, EventKind, Operation, Run, Share
 from dpcore.ledger.store import Store
-from dpcore.privacy.accounting import Currency
-from dpcore.privacy.protection import Neighbours
 
-Row = TypeVar("Row")
+Record = TypeVar("Record")
 
 PAGE = 1_000
 """The number of events in a page."""
 
-_ACCOUNT = (
-    "SELECT name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, opened_at,"
-    " across, across_epsilon, across_used FROM account"
-)
-_BLOCK = "SELECT account, name, state, cap, used FROM block"
-_ALLOWANCE = "SELECT account, kind, name, cap, epsilon, used FROM allowance"
-_RUN_COLUMNS = tuple(field.name for field in fields(Run))
-_RUN_WIDTH = len(_RUN_COLUMNS)
-_RUN = f"SELECT {', '.join(_RUN_COLUMNS)} FROM run"
-_SHARE = "SELECT run, analyst, cap, token, spent, last FROM share"
-_OPERATION = "run, step, attempt, state, amount, mechanism, fence, sha256"
+TABLES: Mapping[type, str] = {
+    Account: "account",
+    Block: "block",
+    Allowance: "allowance",
+    Event: "event",
+    Run: "run",
+    Share: "share",
+    Operation: "operation",
+}
+"""The table of each kind of record. Its columns have the names of the record's fields."""
+
+
+@cache
+def columns(kind: type) -> tuple[str, ...]:
+    """Return the names of a record's columns."""
+    return tuple(field.name for field in fields(kind))
+
+
+def select(kind: type, *, of: str = "") -> str:
+    """Return the query of all records of a kind, to be completed by a condition or an order."""
+    return f"SELECT {', '.join(columns(kind))} FROM {of or TABLES[kind]}"
+
+
 _RUN_AND_ATTEMPT = (
-    f"last_event.seq, last_event.hash, {', '.join(f'run.{column}' for column in _RUN_COLUMNS)},"
-    " operation.run, step, attempt, operation.state, amount, mechanism, operation.fence, sha256, NULL, operation.analyst"
-    " FROM run JOIN event AS last_event ON last_event.seq = (SELECT max(seq) FROM event)"
+    f"last_event.seq, last_event.hash, {', '.join(f'run.{name}' for name in columns(Run))}, "
+    + ", ".join("NULL" if name == "output" else f"operation.{name}" for name in columns(Operation))
+    + " FROM run JOIN event AS last_event ON last_event.seq = (SELECT max(seq) FROM event)"
     " LEFT JOIN operation ON operation.run = run.id AND step = :step"
     " AND attempt = (SELECT max(attempt) FROM operation WHERE run = :id AND step = :step) WHERE run.id = :id"
 )
-_APPEND = (
-    "INSERT INTO event (seq, at, kind, account, run, body, previous, hash)"
-    " VALUES (:seq, :at, :kind, :account, :run, :body, :previous, :hash)"
-)
-_CHARGE = (
-    "INSERT INTO operation (run, step, attempt, state, amount, mechanism, fence, analyst, charged)"
-    " VALUES (:run, :step, :attempt, :state, :amount, :mechanism, :fence, :analyst, :charged)"
-)
+
+
+def _insert(kind: type, *more: str, without: Collection[str] = ()) -> str:
+    """Return the statement that inserts a record, with more columns or without some."""
+    names = [name for name in (*columns(kind), *more) if name not in without]
+    return f"INSERT INTO {TABLES[kind]} ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"
+
+
+_APPEND = _insert(Event)
+_CHARGE = _insert(Operation, "charged", without={"sha256", "output"})
 _COMMIT = (
     "UPDATE operation SET state = 'committed', output = :output, sha256 = :sha256, committed = :committed"
     " WHERE run = :run AND step = :step AND attempt = :attempt"
 )
 _ADVANCE = "UPDATE run SET spent = spent + :price, last = :seq WHERE id = :id"
 _SPEND = "UPDATE share SET spent = spent + :price, last = :seq WHERE run = :run AND analyst = :analyst"
-_EVENT = "SELECT seq, at, kind, account, run, body, previous, hash FROM event"
 
 
 @dataclass(frozen=True)
@@ -91,50 +90,44 @@ class LedgerTransaction:
 
     def head(self) -> Head:
         """Return the last link of the chain, with the time of the database's clock if several machines share it."""
-        return _first(
-            Head, self._execute(f"SELECT seq, hash, {self._store.clock} FROM event ORDER BY seq DESC LIMIT 1")
-        ) or Head(0, GENESIS, None)
+        last = self._execute(f"SELECT seq, hash, {self._store.clock} FROM event ORDER BY seq DESC LIMIT 1")
+        return Head(*last[0]) if last else Head(0, GENESIS, None)
 
     def hash_of(self, seq: int) -> str | None:
         """Return the hash of the event with this number, or None."""
-        found = self._execute("SELECT hash FROM event WHERE seq = :seq", {"seq": seq})
-        return str(found[0][0]) if found else None
+        event = self._execute("SELECT hash FROM event WHERE seq = :seq", {"seq": seq})
+        return str(event[0][0]) if event else None
 
     def account(self, name: str) -> Account | None:
         """Return the account, or None."""
-        return _first(_account, self._execute(f"{_ACCOUNT} WHERE name = :name", {"name": name}))
+        return self._one(Account, "name = :name", name=name)
 
     def accounts(self) -> tuple[Account, ...]:
         """Return all accounts, sorted by name."""
-        return tuple(sorted(_all(_account, self._execute(_ACCOUNT)), key=lambda account: account.name))
+        return tuple(sorted(self._all(Account, "TRUE"), key=lambda account: account.name))
 
     def blocks(self, account: str, names: Collection[str] | None) -> tuple[Block, ...]:
         """Return the account's blocks, or those of `names` that exist, sorted by name."""
-        if names is None:
-            found = self._execute(f"{_BLOCK} WHERE account = :account", {"account": account})
-        else:
-            found = self._execute(
-                f"{_BLOCK} WHERE account = :account AND {self._store.is_named}",
-                {"account": account, "names": self._store.names(names)},
-            )
-        return tuple(sorted(_all(_block, found), key=lambda block: block.name))
+        named = {} if names is None else {"names": self._store.names(names)}
+        condition = f"account = :account AND {self._store.is_named}" if named else "account = :account"
+        return tuple(sorted(self._all(Block, condition, account=account, **named), key=lambda block: block.name))
 
     def allowances(self, account: str) -> tuple[Allowance, ...]:
         """Return the account's allowances for analysts and purposes."""
-        found = _all(_allowance, self._execute(f"{_ALLOWANCE} WHERE account = :account", {"account": account}))
-        return tuple(sorted(found, key=lambda allowance: (allowance.kind, allowance.name)))
+        allowances = self._all(Allowance, "account = :account", account=account)
+        return tuple(sorted(allowances, key=lambda allowance: (allowance.kind, allowance.name)))
 
     def run(self, run_id: str) -> Run | None:
         """Return the run, or None."""
-        return _first(_run, self._execute(f"{_RUN} WHERE id = :id", {"id": run_id}))
+        return self._one(Run, "id = :id", id=run_id)
 
     def runs(self, account: str) -> tuple[Run, ...]:
         """Return the account's runs, oldest first."""
-        return _all(_run, self._execute(f"{_RUN} WHERE account = :account ORDER BY number", {"account": account}))
+        return self._all(Run, "account = :account ORDER BY number", account=account)
 
     def open_runs(self, account: str) -> tuple[Run, ...]:
         """Return the account's runs that still hold a reservation."""
-        return _all(_run, self._execute(f"{_RUN} WHERE account = :account AND state = 'open'", {"account": account}))
+        return self._all(Run, "account = :account AND state = 'open'", account=account)
 
     def used_by(self, account: str, kind: AllowanceKind, name: str) -> int:
         """Return the amount that all runs of an analyst, or for a purpose, reserved and that was not refunded."""
@@ -147,32 +140,30 @@ class LedgerTransaction:
 
     def run_and_attempt(self, run_id: str, step: str) -> tuple[Run, Operation | None, Head] | None:
         """Return a run, the newest attempt of a step without its output, and the last link of the chain, in one query."""
-        found = self._execute(f"SELECT {self._store.clock}, {_RUN_AND_ATTEMPT}", {"id": run_id, "step": step})
-        return _first(_run_and_attempt, found)
+        rows = self._execute(f"SELECT {self._store.clock}, {_RUN_AND_ATTEMPT}", {"id": run_id, "step": step})
+        if not rows:
+            return None
+        clock, seq, digest, *row = rows[0]
+        run, attempt = row[: len(columns(Run))], row[len(columns(Run)) :]
+        newest = None if attempt[0] is None else _record(Operation, attempt)
+        return _record(Run, run), newest, Head(seq, digest, clock)
 
     def committed(self, run_id: str, *, step: str | None) -> tuple[Operation, ...]:
         """Return the run's committed operations, or those of one step, in commit order."""
-        wanted = "" if step is None else " AND step = :step"
-        found = self._execute(
-            f"SELECT {_OPERATION}, output, analyst FROM operation"
-            f" WHERE state = 'committed' AND run = :run{wanted} ORDER BY committed",
-            {"run": run_id, "step": step},
-        )
-        return _all(_operation, found)
+        condition = "state = 'committed' AND run = :run" + ("" if step is None else " AND step = :step")
+        return self._all(Operation, f"{condition} ORDER BY committed", run=run_id, step=step)
 
     def share(self, run_id: str, analyst: str) -> Share | None:
         """Return an analyst's share of a run, or None."""
-        query = f"{_SHARE} WHERE run = :run AND analyst = :analyst"
-        return _first(Share, self._execute(query, {"run": run_id, "analyst": analyst}))
+        return self._one(Share, "run = :run AND analyst = :analyst", run=run_id, analyst=analyst)
 
     def shares(self, run_id: str) -> tuple[Share, ...]:
         """Return the shares of a run, sorted by the names of the analysts."""
-        found = _all(Share, self._execute(f"{_SHARE} WHERE run = :run", {"run": run_id}))
-        return tuple(sorted(found, key=lambda share: share.analyst))
+        return tuple(sorted(self._all(Share, "run = :run", run=run_id), key=lambda share: share.analyst))
 
     def event(self, seq: int) -> Event | None:
         """Return the event with this number, or None."""
-        return _first(_event, self._execute(f"{_EVENT} WHERE seq = :seq", {"seq": seq}))
+        return self._one(Event, "seq = :seq", seq=seq)
 
     def first_cap(self, account: str, *, across: bool = False) -> int | None:
         """Return an account's cap when its first operation was charged, or None if none was charged yet.
@@ -184,41 +175,33 @@ class LedgerTransaction:
             "SELECT operation.charged FROM operation JOIN run ON run.id = operation.run WHERE run.account = :account"
             " ORDER BY operation.charged LIMIT 1"
         )
-        query = (
-            f"{_EVENT} WHERE account = :account AND kind IN ('{EventKind.ACCOUNT_OPENED}', '{raised}')"
-            f" AND seq < ({charged}) ORDER BY seq DESC LIMIT 1"
+        declared = self._one(
+            Event,
+            f"account = :account AND kind IN ('{EventKind.ACCOUNT_OPENED}', '{raised}')"
+            f" AND seq < ({charged}) ORDER BY seq DESC LIMIT 1",
+            account=account,
         )
-        found = _first(_event, self._execute(query, {"account": account}))
-        return None if found is None else int(read_body(found)[key])
+        return None if declared is None else int(read_body(declared)[key])
 
     def is_recorded(self, kind: EventKind, *, body: str) -> bool:
         """Return whether an event of this kind has exactly this body. Scans the whole chain."""
-        query = "SELECT count(*) FROM event WHERE kind = :kind AND body = :body"
-        ((number,),) = self._execute(query, {"kind": kind, "body": body})
-        return bool(number)
+        return self._one(Event, "kind = :kind AND body = :body LIMIT 1", kind=kind, body=body) is not None
 
     def events(self, *, after: int, until: int) -> tuple[Event, ...]:
         """Return the next page of events between two numbers, oldest first."""
-        between = {"after": after, "until": until}
-        query = f"{_EVENT} WHERE seq > :after AND seq <= :until ORDER BY seq LIMIT {PAGE}"
-        return _all(_event, self._execute(query, between))
+        return self._all(Event, f"seq > :after AND seq <= :until ORDER BY seq LIMIT {PAGE}", after=after, until=until)
 
     def events_of_kind(self, *kinds: EventKind) -> tuple[Event, ...]:
         """Return all events of rare kinds, oldest first. Scans the whole chain. Raise if no ledger can have written one of them."""
         named = ", ".join(f"'{kind}'" for kind in kinds)
-        found = _all(_event, self._execute(f"{_EVENT} WHERE kind IN ({named}) ORDER BY seq"))
-        for event in found:
+        events = self._all(Event, f"kind IN ({named}) ORDER BY seq")
+        for event in events:
             read_body(event)
-        return found
+        return events
 
-    def add_account(self, account: Account) -> None:
-        """Insert an account."""
-        self._execute(
-            "INSERT INTO account (name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state,"
-            " opened_at, across, across_epsilon, across_used) VALUES (:name, :currency, :cap, :epsilon, :delta, :unit,"
-            " :neighbours, :description, :blocks_by, :state, :opened_at, :across, :across_epsilon, :across_used)",
-            vars(account),
-        )
+    def insert(self, record: Account | Block | Allowance | Share) -> None:
+        """Insert a row."""
+        self._execute(_insert(type(record)), vars(record))
 
     def replace_account(self, account: Account) -> None:
         """Update the account's caps, epsilons and state, and its blocks' caps. Its other terms never change."""
@@ -228,13 +211,6 @@ class LedgerTransaction:
             vars(account),
         )
         self._execute("UPDATE block SET cap = :cap WHERE account = :name AND cap <> :cap", vars(account))
-
-    def add_block(self, block: Block) -> None:
-        """Insert a block."""
-        self._execute(
-            "INSERT INTO block (account, name, state, cap, used) VALUES (:account, :name, :state, :cap, :used)",
-            vars(block),
-        )
 
     def seal_blocks(self, account: str, names: Collection[str]) -> None:
         """Seal the blocks: their data is complete."""
@@ -259,13 +235,8 @@ class LedgerTransaction:
 
     def put_allowance(self, allowance: Allowance) -> None:
         """Insert an allowance, or update its cap and epsilon."""
-        self._execute(
-            "INSERT INTO allowance (account, kind, name, cap, epsilon, used)"
-            " VALUES (:account, :kind, :name, :cap, :epsilon, :used)"
-            " ON CONFLICT (account, kind, name) DO UPDATE"
-            " SET cap = excluded.cap, epsilon = excluded.epsilon",
-            vars(allowance),
-        )
+        update = " ON CONFLICT (account, kind, name) DO UPDATE SET cap = excluded.cap, epsilon = excluded.epsilon"
+        self._execute(_insert(Allowance) + update, vars(allowance))
 
     def use_allowance(self, allowance: Allowance, *, amount: int) -> None:
         """Add to the used amount of an allowance. The database enforces 0 <= used <= cap."""
@@ -276,21 +247,14 @@ class LedgerTransaction:
 
     def put_share(self, share: Share) -> None:
         """Insert a share, or update its cap and token. The database enforces 0 <= spent <= cap."""
-        self._execute(
-            "INSERT INTO share (run, analyst, cap, token, spent, last) VALUES (:run, :analyst, :cap, :token, :spent, :last)"
-            " ON CONFLICT (run, analyst) DO UPDATE SET cap = excluded.cap, token = excluded.token, last = excluded.last",
-            vars(share),
+        update = (
+            " ON CONFLICT (run, analyst) DO UPDATE SET cap = excluded.cap, token = excluded.token, last = excluded.last"
         )
+        self._execute(_insert(Share) + update, vars(share))
 
     def add_run(self, run: Run) -> None:
         """Insert a run. Its number is that of the event that first reserves it."""
-        self._execute(
-            "INSERT INTO run (number, id, account, reserved, spent, state, claim, analyst, purpose, data_version, opened_at,"
-            " release, fence, holder, lease_seconds, first, last) VALUES (:first, :id, :account, :reserved, :spent, :state,"
-            " :claim, :analyst, :purpose, :data_version, :opened_at, :release, :fence, :holder, :lease_seconds, :first,"
-            " :last)",
-            vars(run),
-        )
+        self._execute(_insert(Run, "number"), vars(run) | {"number": run.first})
 
     def replace_run(self, run: Run) -> None:
         """Update a run. Its id, account, amount, claim, analyst, purpose and opening time never change."""
@@ -320,54 +284,30 @@ class LedgerTransaction:
         """Append an event to the chain, as its new head."""
         self._execute(_APPEND, vars(event))
 
+    def _all(self, kind: type[Record], condition: str, /, **parameters: Any) -> tuple[Record, ...]:
+        rows = self._execute(f"{select(kind)} WHERE {condition}", parameters)
+        return tuple(_record(kind, row) for row in rows)
 
-def _account(*row: Any) -> Account:
-    name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, *rest = row
-    terms = (unit, Neighbours(neighbours), description, blocks_by)
-    return Account(name, Currency(currency), cap, epsilon, delta, *terms, AccountState(state), *rest)
-
-
-def _block(*row: Any) -> Block:
-    account, name, state, cap, used = row
-    return Block(account, name, BlockState(state), cap, used)
+    def _one(self, kind: type[Record], condition: str, /, **parameters: Any) -> Record | None:
+        return next(iter(self._all(kind, condition, **parameters)), None)
 
 
-def _allowance(*row: Any) -> Allowance:
-    account, kind, *rest = row
-    return Allowance(account, AllowanceKind(kind), *rest)
+def _record(kind: type[Record], row: Iterable[Any]) -> Record:
+    """Return a stored row as a record. Raise LedgerDamaged if a value has no meaning."""
+    readers = _readers(kind)  # type: ignore[arg-type]
+    try:
+        return kind(*(read(value) if read else value for read, value in zip(readers, row, strict=True)))
+    except (ValueError, TypeError) as error:
+        raise LedgerDamaged("a row of the ledger is unreadable; restore the ledger from a backup") from error
 
 
-def _run(*row: Any) -> Run:
-    run_id, account, reserved, spent, state, *rest = row
-    return Run(run_id, account, reserved, spent, RunState(state), *rest)
+@cache
+def _readers(kind: type) -> tuple[Callable[[Any], Any] | None, ...]:
+    """Return how each stored value becomes a field: enumerations by their names, and a mechanism from its JSON."""
 
+    def reader(name: str, of: Any) -> Callable[[Any], Any] | None:
+        if name == "mechanism":
+            return json.loads
+        return of if isinstance(of, type) and issubclass(of, StrEnum) else None
 
-def _operation(*row: Any) -> Operation:
-    run, step, attempt, state, amount, mechanism, *rest = row
-    return Operation(run, step, attempt, OperationState(state), amount, json.loads(mechanism), *rest)
-
-
-def _run_and_attempt(clock: datetime | None, seq: int, digest: str, *row: Any) -> tuple[Run, Operation | None, Head]:
-    run, attempt = row[:_RUN_WIDTH], row[_RUN_WIDTH:]
-    return _run(*run), None if attempt[0] is None else _operation(*attempt), Head(seq, digest, clock)
-
-
-def _event(*row: Any) -> Event:
-    seq, at, kind, *rest = row
-    return Event(seq, at, EventKind(kind), *rest)
-
-
-def _all(make: Callable[..., Row], found: Iterable[Any]) -> tuple[Row, ...]:
-    return tuple(_each(make, found))
-
-
-def _each(make: Callable[..., Row], found: Iterable[Any]) -> Iterator[Row]:
-    for row in found:
-        try:
-            yield make(*row)
-        except (ValueError, TypeError) as error:
-            raise LedgerDamaged("a row of the ledger is unreadable; restore the ledger from a backup") from error
-
-
-def _first(make: Callable[..., Row], found: Iterable[Any]) -> Row | None:
-    return next(_each(make, found), None)
+    return tuple(reader(name, of) for name, of in get_type_hints(kind).items() if name in columns(kind))

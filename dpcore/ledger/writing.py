@@ -58,12 +58,12 @@ class WritingTransaction(LedgerTransaction):
 
     def run_and_attempt(self, run_id: str, step: str) -> tuple[Run, Operation | None, Head] | None:
         """Return a run, the newest attempt of a step and the last link of the chain, and remember that link."""
-        found = super().run_and_attempt(run_id, step)
-        if found is None:
+        rows = super().run_and_attempt(run_id, step)
+        if rows is None:
             _ = self.last  # raises if the chain has lost events, and the run with them
         else:
-            self._last = self._continuing(found[2])
-        return found
+            self._last = self._continuing(rows[2])
+        return rows
 
     def _continuing(self, head: Head) -> Head:
         """Return the head. Raise if the chain has lost the link seen before."""
@@ -79,7 +79,7 @@ class WritingTransaction(LedgerTransaction):
         self._last = Head(event.seq, event.hash, last.clock)
         return event
 
-    def record(self, kind: EventKind, *, account: str, run: str | None, body: Mapping[str, object]) -> Event:
+    def record(self, kind: EventKind, *, account: str, body: Mapping[str, object], run: str | None = None) -> Event:
         """Append the event that records a change, in the transaction that makes it."""
         event = self.next_event(kind, account=account, run=run, body=body)
         self.append(event)

@@ -14,6 +14,9 @@ from dpcore.marginals.workload import Axes
 
 Counts = npt.NDArray[np.int64]
 
+LEAST_NOISE = 0.25
+"""The least standard deviation that noise counts with: counts are whole, so nothing need be fitted more closely than this."""
+
 EXPECTED_TOTAL = "expected-total"
 """The step that only checks the number of rows. No strategy learns from it."""
 
@@ -42,6 +45,11 @@ class Measurement:
     def of_column(self) -> bool:
         """Whether a strategy has measured a single column by this, and not a tree or a round."""
         return self.step.startswith(ONE_WAY)
+
+    @property
+    def variance(self) -> float:
+        """The variance that its noise counts with."""
+        return max(self.noise, LEAST_NOISE) ** 2
 
     def to_bytes(self) -> bytes:
         """Serialise the measurement for the ledger: a line of JSON, then little-endian 64-bit integers."""

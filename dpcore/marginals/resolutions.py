@@ -54,27 +54,27 @@ class Resolutions:
         Raises:
             UsageError: If there is no such column, a group is missing, or the new version splits a cell of an earlier one.
         """
-        versions, given = self.versions(column), np.asarray(groups)
-        size = len(np.unique(given))
+        versions, groups = self.versions(column), np.asarray(groups)
+        size = len(np.unique(groups))
         if (
-            given.dtype.kind not in "iu"
-            or given.shape != (self._sizes[column],)
-            or given.min() != 0
-            or given.max() != size - 1
+            groups.dtype.kind not in "iu"
+            or groups.shape != (self._sizes[column],)
+            or groups.min() != 0
+            or groups.max() != size - 1
         ):
             raise UsageError(
                 "A coarser version needs a group for every cell of its column: give whole numbers from 0, without gaps."
             )
-        axis, whole = len(self._sizes), given.astype(np.intp)
-        found: dict[tuple[int, int], Groups] = {}
+        axis, whole = len(self._sizes), groups.astype(np.intp)
+        merged: dict[tuple[int, int], Groups] = {}
         for finer in versions:
             within = self.groups(column, finer)
             coarser = np.zeros(self._sizes[finer], dtype=np.intp)
             coarser[within] = whole
             if not np.array_equal(coarser[within], whole):
                 raise UsageError("A coarser version must merge whole cells of the version before it.")
-            found[finer, axis] = coarser
-        self._groups |= found
+            merged[finer, axis] = coarser
+        self._groups |= merged
         self._sizes[axis] = size
         self._column[axis] = column
         self._versions[column] = (*versions, axis)
@@ -91,11 +91,11 @@ class Resolutions:
         """
         apart = Resolutions(self.shape[: self.columns])
         axis = apart.coarsen(column, groups)  # checks them
-        made, own = copy(self), len(self._sizes)
-        made._sizes = {**self._sizes, own: apart.shape[axis]}  # noqa: SLF001  its own copy
-        made._column = {**self._column, own: column}  # noqa: SLF001  its own copy
-        made._groups = {**self._groups, (column, own): apart.groups(column, axis)}  # noqa: SLF001  its own copy
-        return made, own
+        grown, own = copy(self), len(self._sizes)
+        grown._sizes = {**self._sizes, own: apart.shape[axis]}  # noqa: SLF001  its own copy
+        grown._column = {**self._column, own: column}  # noqa: SLF001  its own copy
+        grown._groups = {**self._groups, (column, own): apart.groups(column, axis)}  # noqa: SLF001  its own copy
+        return grown, own
 
     def is_version(self, axis: int) -> bool:
         """Return whether an axis is a column or one of its nested versions."""
@@ -104,13 +104,10 @@ class Resolutions:
     @property
     def nested(self) -> "Resolutions":
         """The columns and their nested versions only, as a model needs them. Other axes are numbered after all of these."""
-        kept = [axis for axis in self._sizes if self.is_version(axis)]
-        if len(kept) == len(self._sizes):
-            return self
-        made = copy(self)
-        made._sizes = {axis: self._sizes[axis] for axis in kept}  # noqa: SLF001  its own copy
-        made._column = {axis: self._column[axis] for axis in kept}  # noqa: SLF001  its own copy
-        return made
+        nested = copy(self)
+        nested._sizes = {axis: size for axis, size in self._sizes.items() if self.is_version(axis)}  # noqa: SLF001  its own copy
+        nested._column = {axis: self._column[axis] for axis in nested._sizes}  # noqa: SLF001  its own copy
+        return nested
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -141,6 +138,10 @@ class Resolutions:
             raise UsageError(
                 "Groups exist only from an axis to a coarser version of the same column: see `versions`."
             ) from None
+
+    def membership(self, finer: int, coarser: int) -> NDArray[np.float64]:
+        """Return a matrix with a row for each cell of an axis: 1 for the cell of a coarser axis that contains it, otherwise 0."""
+        return np.eye(self.cells((coarser,)))[self.groups(finer, coarser)]
 
     def named(self, axes: Axes, names: Sequence[str]) -> tuple[str, ...]:
         """Return display names for these axes, given the columns' names.

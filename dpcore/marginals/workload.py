@@ -62,10 +62,10 @@ class Workload:
         Workload(marginals=((0, 1), (1, 2)), weights=(3, 1), target=None, ranges=())
         """
         listed = [tuple(sorted(set(marginal))) for marginal in marginals]
-        found: dict[Axes, int] = {}
+        heaviest: dict[Axes, int] = {}
         for axes, weight in zip(listed, [1] * len(listed) if weights is None else weights, strict=True):
-            found[axes] = max(weight, found.get(axes, weight))
-        return cls(tuple(found), tuple(found.values()), target=target, ranges=tuple(sorted(set(ranges))))
+            heaviest[axes] = max(weight, heaviest.get(axes, weight))
+        return cls(tuple(heaviest), tuple(heaviest.values()), target=target, ranges=tuple(sorted(set(ranges))))
 
     def telling(self, sizes: Sequence[int]) -> "Workload":
         """Return the workload without columns of a single cell, which carry no information. If all columns have one cell, return it unchanged.
@@ -75,15 +75,12 @@ class Workload:
         """
         if min(sizes) > 1:
             return self
-        found: dict[Axes, int] = {}
-        for axes, weight in zip(self.marginals, self.weights, strict=True):
-            left = tuple(axis for axis in axes if sizes[axis] > 1)
-            found[left] = max(weight, found.get(left, weight))
-        found.pop((), None)
-        if not found:
+        left = [tuple(axis for axis in axes if sizes[axis] > 1) for axes in self.marginals]
+        weights = [weight for axes, weight in zip(left, self.weights, strict=True) if axes]
+        if not weights:
             return self
         ranges = [axis for axis in self.ranges if sizes[axis] > 1]
-        return Workload.of(found, weights=found.values(), target=self.target, ranges=ranges)
+        return Workload.of(filter(None, left), weights=weights, target=self.target, ranges=ranges)
 
     def weighted_parts(self) -> Mapping[Axes, int]:
         """Return every part of the workload's marginals, with the sum of the weights of the marginals that contain it.

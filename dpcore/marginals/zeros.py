@@ -48,10 +48,7 @@ class Zeros:
 
     def added(self, functions: Mapping[Axes, Weights]) -> dict[Axes, Weights]:
         """Return functions with those of the constraints added."""
-        both = dict(functions)
-        for axes, fixed in self.functions.items():
-            both[axes] = both[axes] + fixed if axes in both else fixed
-        return both
+        return added(functions, self.functions)
 
     def support(self, axes: Axes, resolutions: Resolutions) -> Possible | None:
         """Return which cells of a marginal some possible row has; None if all of them are possible.
@@ -69,30 +66,37 @@ class Zeros:
         tables = connected(self.possible, columns)
         if not tables:
             return None
-        factors: list[tuple[Weights, Axes]] = [(self.possible[each].astype(np.float64), each) for each in tables]
+        factors: list[tuple[Weights, Axes]] = [(self.possible[table].astype(np.float64), table) for table in tables]
         for axis, column in zip(axes, columns, strict=True):
-            groups = resolutions.groups(column, axis)
             if axis == column:
-                factors.append((np.ones(len(groups)), (column,)))  # gives a column without constraints its shape
+                factors.append(
+                    (np.ones(resolutions.shape[column]), (column,))
+                )  # gives a column without constraints its shape
             else:
-                chosen = np.zeros((len(groups), *resolutions.shape_of((axis,))))
-                chosen[np.arange(len(groups)), groups] = 1.0
-                factors.append((chosen, (column, axis)))
+                factors.append((resolutions.membership(column, axis), (column, axis)))
         possible: Possible = _product(factors, axes) > 0
         return None if possible.all() else possible
 
 
 def _product(factors: Sequence[tuple[Weights, Axes]], result: Axes) -> Weights:
     """Multiply arrays over labelled axes, and sum out all labels but those of the result."""
-    labels = {label: place for place, label in enumerate(sorted({each for _, key in factors for each in key}))}
+    labels = {label: place for place, label in enumerate(sorted({label for _, axes in factors for label in axes}))}
     if len(labels) > MOST_JOINED:
         raise SpecError(
             f"constraints connect {len(labels)} columns, and at most {MOST_JOINED} are possible; remove some"
         )
     operands: list[Any] = []
-    for array, key in factors:
-        operands += [array, [labels[each] for each in key]]
-    return np.asarray(np.einsum(*operands, [labels[each] for each in result], optimize="greedy"))
+    for array, axes in factors:
+        operands += [array, [labels[axis] for axis in axes]]
+    return np.asarray(np.einsum(*operands, [labels[axis] for axis in result], optimize="greedy"))
+
+
+def added(functions: Mapping[Axes, Weights], more: Mapping[Axes, Weights]) -> dict[Axes, Weights]:
+    """Return the sum of two sums of functions, each of some axes."""
+    both = dict(functions)
+    for axes, function in more.items():
+        both[axes] = both[axes] + function if axes in both else function
+    return both
 
 
 def connected(tables: Iterable[Axes], columns: Iterable[int]) -> list[Axes]:
@@ -102,11 +106,9 @@ def connected(tables: Iterable[Axes], columns: Iterable[int]) -> list[Axes]:
     [(0, 1), (1, 2)]
     """
     reached, sets = set(columns), list(tables)
-    found: set[Axes] = set()
-    while more := {each for each in sets if each not in found and reached.intersection(each)}:
-        found |= more
+    while more := [table for table in sets if reached.intersection(table) and not reached.issuperset(table)]:
         reached.update(*more)
-    return [each for each in sets if each in found]
+    return [table for table in sets if reached.intersection(table)]
 
 
 NO_ZEROS = Zeros({})

@@ -6,19 +6,12 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms.bounded_mean import BoundedMean
 from dpcore.mechanisms.bounded_sum import BoundedSum
 from dpcore.mechanisms.counts_above import CountsAbove
-from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
+from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour, ReportNoisyMax
 from dpcore.mechanisms.mechanism import Mechanism
-from dpcore.mechanisms.noise import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    RoundedGaussian,
-    analytic_gaussian,
-    classic_gaussian,
-)
+from dpcore.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dpcore.mechanisms.noisy_choice import NoisyChoice, Wanted
 from dpcore.mechanisms.noisy_count import NoisyCount
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
 from dpcore.mechanisms.noisy_quantiles import NoisyQuantiles
 from dpcore.mechanisms.noisy_value import NoisyValue
 from dpcore.mechanisms.sparse_vector import SparseVector
@@ -33,7 +26,6 @@ __all__ = [
     "DiscreteLaplace",
     "ExponentialMechanism",
     "Flavour",
-    "MaxNoise",
     "Mechanism",
     "NoisyChoice",
     "NoisyCount",
@@ -45,8 +37,6 @@ __all__ = [
     "SparseVector",
     "TopCategories",
     "Wanted",
-    "analytic_gaussian",
-    "classic_gaussian",
     "from_description",
 ]
 

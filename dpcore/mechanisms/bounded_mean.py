@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from dpcore.mechanisms.bounded_rows import Column, kept_rows
+from dpcore.mechanisms.bounded_rows import Column, kept_steps
 from dpcore.mechanisms.bounded_sum import check_sums_fit
 from dpcore.mechanisms.calibration import checked_amount
 from dpcore.mechanisms.grid import Step, ValueGrid
@@ -150,9 +150,7 @@ class BoundedMean(Query[MeanEstimate]):
             ids: The unit id of each row. Required if the unit is a person, rejected if it is a row.
             weights: How often each row counts. Required if the protection names a weight column, rejected otherwise.
         """
-        steps, times = kept_rows(
-            values, reads=self.grid.reads, code=self.grid.read, protection=self.protection, ids=ids, weights=weights
-        )
+        steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
         twice_middle = self.grid.lowest + self.grid.highest
         centred = ((2 * steps - twice_middle) * times).sum()
         totals = [np.array([total], dtype=np.int64) for total in (centred, times.sum())]

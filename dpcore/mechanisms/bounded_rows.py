@@ -13,10 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.errors import SourceBroken, UsageError
+from dpcore.mechanisms.grid import ValueGrid
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.protection import Protection
 from dpcore.tables.ingest.bounding import smallest_draws
 from dpcore.tables.ingest.coding import UNIT_IS_ROW, read_weights
+from dpcore.tables.reading.encoding import reads
 from dpcore.tables.sources.attempt import attempt
 from dpcore.tables.sources.ids import can_identify, hash_ids
 from dpcore.tables.sources.memory_table import MemoryTable
@@ -29,7 +31,6 @@ Column: TypeAlias = Any
 """A column of pandas, polars, Arrow or NumPy, or a list."""
 
 _NAME = "column"
-_KEY_WORDS = 4
 _TEXTS_AND_OBJECTS = "OTU"  # kinds of NumPy
 
 
@@ -83,6 +84,13 @@ def kept_rows(  # noqa: PLR0913  a column, how it is read, and whose rows they a
     return bounded_rows(values, usable, protection=protection, ids=ids, weights=weights)
 
 
+def kept_steps(
+    column: Column, *, grid: ValueGrid, protection: Protection, ids: Column, weights: Column
+) -> tuple[Wholes, Wholes]:
+    """Return the steps of a grid of each kept row, and how often it counts, as private arrays."""
+    return kept_rows(column, reads=grid.reads, code=grid.read, protection=protection, ids=ids, weights=weights)
+
+
 def bounded_rows(
     values: Wholes, counts: Mask, *, protection: Protection, ids: Column, weights: Column
 ) -> tuple[Wholes, Wholes]:
@@ -101,25 +109,25 @@ def bounded_rows(
     rows = len(values)
     times = np.ones(rows, dtype=np.int64)
     if weights is not None:
-        found = [read_weights(part, protection=protection) for part in read_column(weights, reads=_reads_number)]
-        times = _joined(found, rows=rows).astype(np.int64)
+        parts = [read_weights(part, protection=protection) for part in read_column(weights, reads=_reads_number)]
+        times = _joined(parts, rows=rows).astype(np.int64)
         counts = counts & (times > 0)
     if ids is None:
         return values[counts], times[counts]
     columns = read_column(ids, reads=can_identify)
     _check_rows(sum(map(len, columns)), rows=rows)
-    key = entropy.random_words(_KEY_WORDS).tobytes()
+    key = entropy.random_words(4).tobytes()
     hashed = [hash_ids(part, key=key) for part in columns]
     persons = _joined([hashes for hashes, _ in hashed], rows=rows).reshape(-1, 2)
-    counts = counts & _joined([known for _, known in hashed], rows=rows).astype(np.bool_)
+    counts = counts & _joined([usable for _, usable in hashed], rows=rows).astype(np.bool_)
     words = entropy.random_words(rows)
-    kept = smallest_draws(
+    chosen = smallest_draws(
         persons[counts],
         words[counts],
         rows_per_unit=protection.rows_per_unit,
         ties=(values[counts], times[counts]),
     )
-    return values[counts][kept], times[counts][kept]
+    return values[counts][chosen], times[counts][chosen]
 
 
 def check_given(protection: Protection, *, ids: Column, weights: Column) -> None:
@@ -146,8 +154,8 @@ def _as_table(column: Column) -> Any:
         column = pd.Series(column, dtype=object)
     if isinstance(column, np.ndarray):
         # without a dtype pandas would infer Arrow text, which fails for the whole column if one value has a lone surrogate
-        given = object if column.dtype.kind in _TEXTS_AND_OBJECTS else None
-        column = pd.Series(column, dtype=given) if column.ndim == 1 else None
+        dtype = object if column.dtype.kind in _TEXTS_AND_OBJECTS else None
+        column = pd.Series(column, dtype=dtype) if column.ndim == 1 else None
     if isinstance(column, pd.Series | pd.Index):
         return column.to_frame(name=_NAME)
     if (polars := sys.modules.get("polars")) and isinstance(column, polars.Series):
@@ -161,7 +169,7 @@ def _as_table(column: Column) -> Any:
 
 
 def _reads_number(kind: pa.DataType) -> bool:
-    return Integer(minimum=0, maximum=1).reads(kind)
+    return reads(Integer(minimum=0, maximum=1), kind)
 
 
 def _joined(parts: list[Any], *, rows: int) -> npt.NDArray[Any]:
@@ -170,6 +178,6 @@ def _joined(parts: list[Any], *, rows: int) -> npt.NDArray[Any]:
     return joined
 
 
-def _check_rows(found: int, *, rows: int) -> None:
-    if found != rows:
+def _check_rows(length: int, *, rows: int) -> None:
+    if length != rows:
         raise UsageError("values, ids and weights must be columns of the same table, with the same number of rows")

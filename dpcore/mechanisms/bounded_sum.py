@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.bounded_rows import Column, kept_rows
+from dpcore.mechanisms.bounded_rows import Column, kept_steps
 from dpcore.mechanisms.grid import MOST_STEPS, Step, ValueGrid
 from dpcore.mechanisms.noise import one_number
 from dpcore.mechanisms.query import COARSER, Exact, NoisyNumbers, Query
@@ -95,9 +95,7 @@ class BoundedSum(NoisyNumbers, Query[float]):
             ids: The unit id of each row. Required if the unit is a person, rejected if it is a row.
             weights: How often each row counts. Required if the protection names a weight column, rejected otherwise.
         """
-        steps, times = kept_rows(
-            values, reads=self.grid.reads, code=self.grid.read, protection=self.protection, ids=ids, weights=weights
-        )
+        steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
         return Exact(np.array([(steps * times).sum()], dtype=np.int64), protection=self.protection)
 
     def answer(self, exact: Exact) -> float:

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
+from dpcore.scalars import is_whole
 
 _NEAR = 1e-15
 """The relative error of a good guess: a few neighbouring floats."""
@@ -12,7 +13,7 @@ _NEAR = 1e-15
 
 def checked_amount(amount: int) -> int:
     """Return an amount to spend. Raise unless it is a whole number of at least 1."""
-    if isinstance(amount, bool) or not isinstance(amount, int) or amount < 1:
+    if not is_whole(amount) or amount < 1:
         raise UsageError(
             "an amount to spend must be a whole number of at least 1; leave more of the budget for this step"
         )
@@ -23,16 +24,16 @@ def closest_affordable(
     price: Callable[[float], Fraction],
     *,
     amount: int,
-    wanted: float,
+    best: float,
     cheapest: float,
     guess: Callable[[Fraction], float] | None = None,
 ) -> float:
-    """Return the parameter nearest to `wanted` whose price is at most `amount`, to the last bit of a float.
+    """Return the parameter nearest to `best` whose price is at most `amount`, to the last bit of a float.
 
     Args:
-        price: The price of a parameter, which falls from `wanted` to `cheapest`.
+        price: The price of a parameter, which falls from `best` to `cheapest`.
         amount: The amount that may be spent.
-        wanted: The parameter with the least noise.
+        best: The parameter with the least noise.
         cheapest: The parameter with the most noise.
         guess: An approximation of what an amount buys. It saves most of the search where a price takes long to evaluate,
             and does not change the result.
@@ -42,8 +43,8 @@ def closest_affordable(
     def affordable(parameter: float) -> bool:
         return price(parameter) * AMOUNT_OF_ONE <= amount
 
-    if affordable(wanted):
-        return wanted
+    if affordable(best):
+        return best
     if not affordable(cheapest):
         raise UsageError(
             f"an amount of {amount} buys no usable answer even with the most noise; leave more of the budget for this step"
@@ -51,8 +52,8 @@ def closest_affordable(
     if guess:
         rough = guess(Fraction(amount, AMOUNT_OF_ONE))
         for place in (rough * (1 - _NEAR), rough * (1 + _NEAR)):
-            if min(cheapest, wanted) < place < max(cheapest, wanted):
-                cheapest, wanted = (place, wanted) if affordable(place) else (cheapest, place)
-    while (middle := cheapest + (wanted - cheapest) / 2) not in {cheapest, wanted}:
-        cheapest, wanted = (middle, wanted) if affordable(middle) else (cheapest, middle)
+            if min(cheapest, best) < place < max(cheapest, best):
+                cheapest, best = (place, best) if affordable(place) else (cheapest, place)
+    while (middle := cheapest + (best - cheapest) / 2) not in {cheapest, best}:
+        cheapest, best = (middle, best) if affordable(middle) else (cheapest, middle)
     return cheapest

@@ -7,13 +7,12 @@ from typing import ClassVar, Self
 from dpcore.errors import UsageError
 from dpcore.mechanisms.bounded_rows import Column
 from dpcore.mechanisms.descriptions import checked_protection
-from dpcore.mechanisms.noisy_count import counts_of
+from dpcore.mechanisms.noisy_count import MOST_TARGET, counts_of
 from dpcore.mechanisms.query import Exact, Query
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection
-
-MOST_THRESHOLD = 1 << 60
+from dpcore.scalars import is_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +54,7 @@ class CountsAbove(Query[tuple[bool, ...]]):
     def __post_init__(self) -> None:
         """Validate the threshold and the noise before any draw."""
         super().__post_init__()
-        whole = isinstance(self.threshold, int) and not isinstance(self.threshold, bool)
-        if not whole or not 0 <= self.threshold <= MOST_THRESHOLD:
+        if not is_whole(self.threshold) or not 0 <= self.threshold <= MOST_TARGET:
             raise UsageError("a threshold must be a whole number of rows")
         self._normalise(epsilon=self._sparse_vector.epsilon)
 

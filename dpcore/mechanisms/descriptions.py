@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, get_args, get_origin
 
 from dpcore.errors import SpecError, UsageError
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
+from dpcore.scalars import is_whole
 
 Description: TypeAlias = dict[str, str | int]
 """JSON-serialisable. Floats are stored as text that parses to the same float, so that no serialiser can round them."""
@@ -50,7 +51,7 @@ def number_in(description: Mapping[str, object], key: str) -> float:
 def whole_in(description: Mapping[str, object], key: str) -> int:
     """Return a whole number in a description."""
     number = description.get(key)
-    if isinstance(number, bool) or not isinstance(number, int):
+    if not is_whole(number):
         raise UsageError(f"this mechanism's description lacks the whole number {key}; record it with describe()")
     return number
 

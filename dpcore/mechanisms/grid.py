@@ -20,22 +20,23 @@ import pyarrow as pa
 
 from dpcore.errors import SpecError, UsageError
 from dpcore.mechanisms.descriptions import Description, number_in
-from dpcore.universe import Attribute, Integer, Number, Outside, reading
-from dpcore.universe.column import place_column
-from dpcore.universe.nulls import checked_nulls, named_nulls
-from dpcore.universe.places import ABOVE, ALIEN, BELOW, NULL, Places, all_of
+from dpcore.scalars import is_number
+from dpcore.tables.reading import values
+from dpcore.tables.reading.column import place_column
+from dpcore.tables.reading.nulls import named_nulls
+from dpcore.tables.reading.places import ABOVE, BELOW, NULL, Places, outside_or
+from dpcore.tables.sources.layout import stored_type
+from dpcore.universe import Attribute, Integer, Number, Outside
+from dpcore.universe.attribute import checked_nulls
 
 Steps: TypeAlias = npt.NDArray[np.int64]
-Known: TypeAlias = npt.NDArray[np.bool_]
+Usable: TypeAlias = npt.NDArray[np.bool_]
 Step: TypeAlias = Fraction | Decimal | int | float | str
 
 MOST_STEPS = 1 << 30
 """The farthest a value may be from 0, in steps. The sum of 2^32 such values, more rows than a machine holds, fits in 64 bits."""
 
-_FARTHEST = 1e300
 _SMALLEST, _LARGEST = Fraction(1, 10**250), Fraction(10**250)
-_EXACT = 2**53
-_HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +49,8 @@ class ValueGrid:
     unless the attribute clips them.
 
     >>> ages = ValueGrid.of(Integer(minimum=18, maximum=99), step=1)
-    >>> steps, known = ages.read(pa.array(["20", "150", "none of your business", None]))
-    >>> steps[known].tolist()
+    >>> steps, usable = ages.read(pa.array(["20", "150", "none of your business", None]))
+    >>> steps[usable].tolist()
     [20, 99]
     >>> ValueGrid.of(Number((0, 1)), step=0)
     Traceback (most recent call last):
@@ -77,7 +78,7 @@ class ValueGrid:
         object.__setattr__(self, "step", exact_step(self.step))
         for name in ("minimum", "maximum"):
             bound = getattr(self, name)
-            if isinstance(bound, bool) or not isinstance(bound, int | float) or not abs(bound) <= _FARTHEST:
+            if not is_number(bound) or not abs(bound) <= 1e300:
                 raise UsageError("the bounds of a grid must be finite numbers; declare them in the attribute")
             object.__setattr__(self, name, float(bound))
         if not self.minimum < self.maximum:
@@ -144,22 +145,22 @@ class ValueGrid:
 
     def reads(self, kind: pa.DataType) -> bool:
         """Return whether a column of this Arrow type can hold numbers."""
-        flat = reading.flat(kind)
-        return bool(pa.types.is_null(flat)) or reading.is_text(flat) or reading.is_number(flat)
+        flat = stored_type(kind)
+        return bool(pa.types.is_null(flat)) or values.is_text(flat) or values.is_number(flat)
 
-    def read(self, column: pa.Array | pa.ChunkedArray) -> tuple[Steps, Known]:
+    def read(self, column: pa.Array | pa.ChunkedArray) -> tuple[Steps, Usable]:
         """Return each row's value in steps, and a mask of the rows that have a usable value. Never raises or logs."""
         places = place_column(column, self._place).astype(np.int64)
         if self.outside is Outside.CLIP:
             np.putmask(places, places == BELOW, 0)
             np.putmask(places, places == ABOVE, self.width)
-        known = places >= 0
-        return np.where(known, places + self.lowest, 0), known
+        usable = places >= 0
+        return np.where(usable, places + self.lowest, 0), usable
 
     def nearest(self, value: float | Fraction) -> int:
         """Convert one number to steps, clipped to the bounds, in exact arithmetic. NaN counts as the minimum."""
         clipped = self.minimum if value != value else max(self.minimum, min(self.maximum, value))  # noqa: PLR0124  NaN, of any type
-        return math.floor(Fraction(clipped) / self.step + _HALF)
+        return math.floor(Fraction(clipped) / self.step + Fraction(1, 2))
 
     def value(self, steps: int | Fraction) -> float:
         """Convert a noisy number of steps to a float. Sums and noise are exact until here."""
@@ -178,34 +179,21 @@ class ValueGrid:
 
     def _place(self, array: pa.Array) -> Places:
         """Return each value's distance from `lowest` in steps, or its state; see `place_column`."""
-        if reading.is_whole(array.type) or pa.types.is_floating(array.type):
-            places = self._steps(self._doubles(array))
-        elif reading.is_parsed(array.type):
-            values, states = reading.parsed_numbers(array)
-            places = np.where(states < 0, states, self._steps(values))
-        else:
-            return all_of(len(array), ALIEN).astype(np.int64)
+        numbers, states = values.numbers(array)
+        places = outside_or(self._steps(numbers), states)
         if self.nulls:
             places[named_nulls(array, self.nulls)] = NULL
         return places
 
-    def _doubles(self, array: pa.Array) -> reading.Floats:
-        values = reading.floats(array)
-        if self.whole and reading.is_whole(array.type):
-            exact = reading.whole_numbers(array)
-            # beyond 2^53 the double may be rounded into the bounds although the whole number lies outside
-            values = np.where(exact > _EXACT, np.inf, np.where(exact < -_EXACT, -np.inf, values))
-        return values
-
-    def _steps(self, values: reading.Floats) -> Steps:
+    def _steps(self, numbers: values.Floats) -> Steps:
         if self.whole:
-            values = np.floor(values)
-        null = np.isnan(values)
-        inside = np.clip(np.where(null, self.minimum, values), self.minimum, self.maximum)
+            numbers = np.floor(numbers)
+        null = np.isnan(numbers)
+        inside = np.clip(np.where(null, self.minimum, numbers), self.minimum, self.maximum)
         nearest = np.floor(inside / float(self.step) + 0.5)
         # clipped again as whole numbers: the sensitivity must not depend on a rounded division
         steps = np.clip(nearest.astype(np.int64), self.lowest, self.highest) - self.lowest
-        return np.select([null, values < self.minimum, values > self.maximum], [NULL, BELOW, ABOVE], default=steps)
+        return np.select([null, numbers < self.minimum, numbers > self.maximum], [NULL, BELOW, ABOVE], default=steps)
 
 
 def exact_step(step: Step) -> Fraction:

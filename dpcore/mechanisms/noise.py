@@ -19,8 +19,6 @@ from dpcore.mechanisms.sampling.noise import LARGEST_SCALE, SMALLEST_SCALE, Coun
 from dpcore.mechanisms.sampling.thresholds import Shape
 from dpcore.privacy.accounting import (
     Currency,
-    analytic_gaussian_sigma,
-    classic_gaussian_sigma,
     discrete_laplace_zcdp,
     gaussian_gdp,
     gaussian_zcdp,
@@ -29,6 +27,7 @@ from dpcore.privacy.accounting import (
     spend_amount,
 )
 from dpcore.privacy.protection import Sensitivity
+from dpcore.scalars import is_number, is_whole
 
 LARGEST_SIGMA = 19_999.0
 """The widest noise that has a table. Rounded Gaussian noise is drawn from a table only."""
@@ -53,7 +52,7 @@ class Noise(Mechanism):
 
     def __post_init__(self) -> None:
         """Validate the scale and the sensitivity before any draw."""
-        if isinstance(self.scale, bool) or not isinstance(self.scale, int | float):
+        if not is_number(self.scale):
             raise UsageError("a noise scale must be a finite number")
         if not SMALLEST_SCALE <= self.scale <= LARGEST_SCALE:
             limits = f"from {SMALLEST_SCALE:g} to {LARGEST_SCALE:g}"
@@ -68,7 +67,7 @@ class Noise(Mechanism):
         scale = closest_affordable(
             lambda scale: cls._price(scale, sensitivity=sensitivity, currency=Currency(currency)),
             amount=amount,
-            wanted=SMALLEST_SCALE,
+            best=SMALLEST_SCALE,
             cheapest=cls.widest,
             guess=cls._guess(sensitivity, currency=Currency(currency)),
         )
@@ -265,61 +264,6 @@ LEAST_NOISE: Mapping[Currency, type[Noise]] = {
 """The kind with the least noise for the same amount of each currency."""
 
 
-def classic_gaussian(
-    *, epsilon: Fraction | float, delta: Fraction | float, sensitivity: Sensitivity
-) -> RoundedGaussian:
-    """Return noise of the classic sigma, l2 sqrt(2 ln(1.25 / delta)) / epsilon, rounded up.
-
-    Guarantee:
-        (epsilon, delta), for 0 < epsilon < 1 only. From 1 on the bound is not proved, and for large epsilons it is false:
-        at epsilon 10 and delta 1e-10 it gives less noise than is needed. `analytic_gaussian` always gives less noise
-        where both hold. This bound is here because the literature quotes it.
-
-    Sensitivity:
-        l2, of whole counts, kept as its square.
-
-    Randomness:
-        That of `RoundedGaussian`.
-
-    Reference:
-        Dwork and Roth 2014, Thm. A.1.
-
-    >>> classic_gaussian(epsilon=1, delta=1e-6, sensitivity=Sensitivity(1, 1, 1))
-    Traceback (most recent call last):
-    dpcore.errors.UsageError: the classic Gaussian bound holds for an epsilon below 1 only; use analytic_gaussian, which holds for any
-    """
-    squared = checked_sensitivity(sensitivity).l2_squared
-    sigma = classic_gaussian_sigma(epsilon, delta=delta, l2_squared=squared)
-    return RoundedGaussian(scale=sigma, sensitivity=sensitivity)
-
-
-def analytic_gaussian(
-    *, epsilon: Fraction | float, delta: Fraction | float, sensitivity: Sensitivity
-) -> RoundedGaussian:
-    """Return noise of the least sigma that keeps (epsilon, delta), rounded up.
-
-    Guarantee:
-        (epsilon, delta), for any epsilon: sigma = l2 / mu, with the largest mu for which Phi(mu/2 - epsilon/mu) -
-        e^epsilon Phi(-mu/2 - epsilon/mu) <= delta. One part in 10^12 is left to rounding: a sigma that is smaller by more
-        than that does not satisfy (epsilon, delta).
-
-    Sensitivity:
-        l2, of whole counts, kept as its square.
-
-    Randomness:
-        That of `RoundedGaussian`.
-
-    Reference:
-        Balle and Wang 2018, Thm. 8 of arXiv:1805.06530v2.
-
-    >>> round(analytic_gaussian(epsilon=1, delta=1e-6, sensitivity=Sensitivity(1, 1, 1)).scale, 6)
-    4.224679
-    """
-    squared = checked_sensitivity(sensitivity).l2_squared
-    sigma = analytic_gaussian_sigma(epsilon, delta=delta, l2_squared=squared)
-    return RoundedGaussian(scale=sigma, sensitivity=sensitivity)
-
-
 def bought_noise(amount: int, *, currency: Currency, sensitivity: Sensitivity, otherwise: str) -> Noise:
     """Return the least noise that costs at most `amount`. If there is none, raise and suggest `otherwise`.
 
@@ -342,7 +286,7 @@ def checked_sensitivity(sensitivity: Sensitivity) -> Sensitivity:
     if not isinstance(sensitivity, Sensitivity):
         raise UsageError("a sensitivity must be a Sensitivity with its three norms; derive it from a Protection")
     l1, l2_squared, linf = sensitivity.l1, sensitivity.l2_squared, sensitivity.linf
-    if any(isinstance(norm, bool) or not isinstance(norm, int) for norm in (l1, l2_squared, linf)):
+    if any(not is_whole(norm) for norm in (l1, l2_squared, linf)):
         raise UsageError(
             "a sensitivity's norms must be whole numbers, the L2 norm as its square; derive it from a Protection"
         )

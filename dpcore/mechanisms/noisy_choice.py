@@ -10,15 +10,14 @@ import numpy as np
 from dpcore.errors import UsageError
 from dpcore.mechanisms.bounded_rows import Column
 from dpcore.mechanisms.descriptions import Named
-from dpcore.mechanisms.noisy_count import counts_of
-from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
+from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour, ReportNoisyMax
+from dpcore.mechanisms.noisy_count import MOST_TARGET, counts_of
 from dpcore.mechanisms.query import Exact, Query
-from dpcore.mechanisms.top_categories import bought_selection
 from dpcore.privacy.accounting import Currency
-from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.privacy.protection import Protection
+from dpcore.scalars import is_whole
 
 MOST_CANDIDATES = 10_000
-MOST_TARGET = 1 << 60
 
 
 class Wanted(Named):
@@ -36,6 +35,7 @@ class Wanted(Named):
 class NoisyChoice(Query[str]):
     """Choose one of several properties of rows, such as two conditions, by noisy counts. A row may have several of them.
 
+    >>> from dpcore.privacy.protection import Neighbours
     >>> rows = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
     >>> choice = NoisyChoice.for_epsilon(1.0, delta=0, candidates=["old", "smoker"], wanted="most", target=None, protection=rows)
     >>> choice.price(Currency.PURE)
@@ -59,7 +59,7 @@ class NoisyChoice(Query[str]):
         candidates: The names of the properties.
         wanted: Which of them is wanted.
         epsilon: The epsilon of the selection.
-        noise: The noise of the scores.
+        flavour: The noise of the scores.
         protection: The unit to protect, and the neighbouring relation.
         target: The number of rows to be near to, for `Wanted.NEAREST`; else None.
     """
@@ -69,7 +69,7 @@ class NoisyChoice(Query[str]):
     candidates: tuple[str, ...]
     wanted: Wanted
     epsilon: float
-    noise: MaxNoise
+    flavour: Flavour
     protection: Protection
     target: int | None
 
@@ -78,7 +78,7 @@ class NoisyChoice(Query[str]):
         super().__post_init__()
         self._normalise(candidates=_checked_names(self.candidates), wanted=Wanted(self.wanted))
         _check_target(self.target, wanted=self.wanted)
-        self._normalise(epsilon=self._selection.epsilon, noise=self._selection.noise)
+        self._normalise(epsilon=self._selection.epsilon, flavour=self._selection.flavour)
 
     @classmethod
     def for_amount(  # noqa: PLR0913  what is chosen from, by what, and who pays
@@ -101,12 +101,12 @@ class NoisyChoice(Query[str]):
             target: For `nearest`, the number of rows; else None.
             protection: The unit to protect, and the neighbouring relation.
         """
-        noise, epsilon = bought_selection(amount, currency=currency)
+        bought = ExponentialMechanism.for_amount(amount, currency=currency, sensitivity=1)
         return cls(
             candidates=_checked_names(candidates),
             wanted=Wanted(wanted),
-            epsilon=epsilon,
-            noise=noise,
+            epsilon=bought.epsilon,
+            flavour=bought.flavour,
             protection=protection,
             target=target,
         )
@@ -138,11 +138,11 @@ class NoisyChoice(Query[str]):
 
     @cached_property
     def _selection(self) -> ReportNoisyMax:
-        return ReportNoisyMax(
+        return ReportNoisyMax.of_counts(
             epsilon=self.epsilon,
-            sensitivity=self.protection.count_sensitivity.linf,
-            noise=self.noise,
-            monotone=self.protection.neighbours is Neighbours.ADD_REMOVE and self.wanted is not Wanted.NEAREST,
+            protection=self.protection,
+            flavour=self.flavour,
+            monotone=self.wanted is not Wanted.NEAREST,
         )
 
 
@@ -160,7 +160,5 @@ def _checked_names(candidates: Iterable[str]) -> tuple[str, ...]:
 def _check_target(target: int | None, *, wanted: Wanted) -> None:
     if (wanted is Wanted.NEAREST) != (target is not None):
         raise UsageError("give a target for `nearest`, and None for the others")
-    if target is not None and (
-        isinstance(target, bool) or not isinstance(target, int) or not 0 <= target <= MOST_TARGET
-    ):
+    if target is not None and (not is_whole(target) or not 0 <= target <= MOST_TARGET):
         raise UsageError("a target must be a whole number of rows")

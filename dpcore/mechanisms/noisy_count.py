@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -11,10 +12,13 @@ from dpcore.mechanisms.bounded_rows import Column, Mask, Wholes, kept_rows
 from dpcore.mechanisms.query import Exact, NoisyNumbers, Query
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection, Sensitivity
+from dpcore.tables.reading.encoding import encode, reads
 from dpcore.universe import Boolean
 
+MOST_TARGET = 1 << 60
+"""The most rows that a count can be compared with."""
+
 _TRUTH = Boolean()
-_TRUE = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +85,12 @@ class NoisyCount(NoisyNumbers, Query[int]):
 def counts_of(properties: Iterable[Column], *, protection: Protection, ids: Column, weights: Column) -> Exact:
     """Return the exact number of rows with each property. Of these rows, each unit keeps at most as many as declared."""
     kept = (
-        kept_rows(column, reads=_TRUTH.reads, code=_has, protection=protection, ids=ids, weights=weights)
+        kept_rows(column, reads=partial(reads, _TRUTH), code=_has, protection=protection, ids=ids, weights=weights)
         for column in properties
     )
     return Exact(np.array([times.sum() for _, times in kept], dtype=np.int64), protection=protection)
 
 
 def _has(part: pa.Array) -> tuple[Wholes, Mask]:
-    has = _TRUTH.encode(part) == _TRUE
+    has = encode(_TRUTH, part) == 1
     return has.astype(np.int64), has

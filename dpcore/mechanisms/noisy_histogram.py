@@ -15,6 +15,7 @@ from dpcore.mechanisms.query import Exact, NoisyNumbers, Query
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection, Sensitivity
+from dpcore.scalars import is_whole
 from dpcore.tables.counting import Counts, count_sets
 from dpcore.tables.ingest import Coding, Draws, Source, ingest
 from dpcore.tables.sources.source import check_columns, check_types
@@ -24,8 +25,6 @@ Marginals: TypeAlias = dict[tuple[str, ...], Counts]
 
 MOST_CELLS = 1 << 27
 """The most cells of all marginals together: a gigabyte of counts."""
-
-_KEY_WORDS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +102,8 @@ class NoisyHistogram(NoisyNumbers, Query[Marginals]):
     @property
     def sensitivity(self) -> Sensitivity:
         """How far one neighbour step can move the counts of all marginals together."""
-        one, count = self.protection.sensitivity, len(self.marginals)
-        return Sensitivity(l1=count * one.l1, l2_squared=count * one.l2_squared, linf=one.linf)
+        single, count = self.protection.sensitivity, len(self.marginals)
+        return Sensitivity(l1=count * single.l1, l2_squared=count * single.l2_squared, linf=single.linf)
 
     def read(self, table: Any) -> Exact:
         """Return the exact counts of the kept rows, for `answer` to add noise. Raise for an unusable table.
@@ -117,7 +116,7 @@ class NoisyHistogram(NoisyNumbers, Query[Marginals]):
         source = Source.of(table)
         check_columns(source, columns=coding.columns)
         check_types(source, reads=coding.reads)
-        rows = ingest(source, coding=coding, draws=Draws(entropy.random_words(_KEY_WORDS).tobytes()))
+        rows = ingest(source, coding=coding, draws=Draws(entropy.random_words(4).tobytes()))
         true = count_sets(list(rows.chunks()), shape=universe.shape, sets=self.marginals)
         return Exact(np.concatenate([counts.ravel() for counts in true]), protection=rows.protection)
 
@@ -154,12 +153,14 @@ def _wanted(universe: Universe, *, order: int | None, axes: Iterable[Iterable[st
             "give either order, to count all marginals of a number of columns, or axes, to name them; not both"
         )
     if order is not None:
-        if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order <= columns:
+        if not is_whole(order) or not 1 <= order <= columns:
             raise UsageError(
                 f"the order of marginals must be a whole number from 1 to the universe's {columns} columns"
             )
         return Workload.all_of(attributes=columns, order=order).marginals
-    listed = [universe.names] if axes is None else [(one,) if isinstance(one, str) else tuple(one) for one in axes]
+    listed = (
+        [universe.names] if axes is None else [(names,) if isinstance(names, str) else tuple(names) for names in axes]
+    )
     if unknown := {name for names in listed for name in names} - set(universe.names):
         raise UsageError(f"the universe declares no column {min(map(repr, unknown))}; name columns that it declares")
     return Workload.of([map(universe.names.index, names) for names in listed]).marginals
@@ -169,8 +170,7 @@ def _check(marginals: tuple[Axes, ...], *, universe: Universe | None) -> None:
     if not marginals:
         raise UsageError("there is nothing to count; name at least one marginal")
     for axes in marginals:
-        whole = all(isinstance(axis, int) and not isinstance(axis, bool) and axis >= 0 for axis in axes)
-        if not whole or list(axes) != sorted(set(axes)):
+        if not all(is_whole(axis) and axis >= 0 for axis in axes) or list(axes) != sorted(set(axes)):
             raise UsageError("a marginal must list the positions of its columns in the universe, ascending, each once")
     if len(set(marginals)) < len(marginals):
         raise UsageError("a marginal is named twice; name each marginal once")

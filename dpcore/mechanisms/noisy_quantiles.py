@@ -9,7 +9,7 @@ from typing import ClassVar, Self, TypeAlias
 import numpy as np
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.bounded_rows import Column, kept_rows
+from dpcore.mechanisms.bounded_rows import Column, kept_steps
 from dpcore.mechanisms.calibration import checked_amount
 from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
 from dpcore.mechanisms.grid import MOST_STEPS, Step, ValueGrid
@@ -125,9 +125,7 @@ class NoisyQuantiles(Query[tuple[float, ...]]):
             ids: The unit id of each row. Required if the unit is a person, rejected if it is a row.
             weights: How often each row counts. Required if the protection names a weight column, rejected otherwise.
         """
-        steps, times = kept_rows(
-            values, reads=self.grid.reads, code=self.grid.read, protection=self.protection, ids=ids, weights=weights
-        )
+        steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
         counts = np.zeros(self.grid.width + 1, dtype=np.int64)
         np.add.at(counts, steps - self.grid.lowest, times)
         return Exact(counts, protection=self.protection)

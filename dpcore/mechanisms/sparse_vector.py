@@ -1,15 +1,21 @@
 """The sparse vector technique: find which of many values reach a threshold, and pay for the positive answers only."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeAlias
 
+from dpcore.errors import UsageError
 from dpcore.mechanisms.descriptions import Description
-from dpcore.mechanisms.division import Division, least_noise
-from dpcore.mechanisms.exponential import price
+from dpcore.mechanisms.exponential import LARGEST_EPSILON, SMALLEST_EPSILON, epsilon_for, price
 from dpcore.mechanisms.mechanism import Mechanism
+from dpcore.mechanisms.sampling.noise import LARGEST_SCALE, SMALLEST_SCALE
 from dpcore.mechanisms.sessions import Session
 from dpcore.privacy.accounting import Currency, spend_amount
+from dpcore.privacy.accounting.rounding import float_down, float_up, real
+from dpcore.scalars import is_number, is_whole
+
+Widths: TypeAlias = tuple[Fraction, Fraction]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,23 +59,26 @@ class SparseVector(Mechanism):
 
     def __post_init__(self) -> None:
         """Validate the parameters before any draw."""
-        self._normalise(epsilon=self._division.checked(self.epsilon))
+        least, most = self._limits(self._widths)
+        if not (is_number(self.epsilon) and least <= self.epsilon <= most):  # a NaN fails this too
+            raise UsageError(
+                f"this sparse vector's epsilon must be from {least:g} to {most:g}; spend an amount in that range, or allow "
+                "another number of positives"
+            )
+        self._normalise(epsilon=float(self.epsilon))
 
     @classmethod
     def for_amount(cls, amount: int, *, currency: Currency, sensitivity: int, positives: int, monotone: bool) -> Self:
         """Return the mechanism with the least noise that costs at most `amount`."""
-        division = least_noise(sensitivity=sensitivity, positives=positives, monotone=monotone)
-        epsilon = division.affordable(amount, currency=currency)
+        limits = cls._limits(cls._widths_of(sensitivity, positives, monotone=monotone))
+        epsilon = epsilon_for(amount, currency=currency, bounded_range=False, between=limits)
         return cls(epsilon=epsilon, sensitivity=sensitivity, positives=positives, monotone=monotone)
 
     @cached_property
     def scales(self) -> tuple[float, float]:
-        """The scale of the threshold's noise, and the scale of each value's noise."""
-        return self._division.scales(self.epsilon)
-
-    @property
-    def _division(self) -> Division:
-        return least_noise(sensitivity=self.sensitivity, positives=self.positives, monotone=self.monotone)
+        """The scale of the threshold's noise, and the scale of each value's noise, rounded up so that they never cost more than epsilon."""
+        threshold, query = (float_up(width / Fraction(self.epsilon)) for width in self._widths)
+        return threshold, query
 
     def price(self, currency: Currency) -> int:
         """Return the price of one session, as an amount."""
@@ -87,4 +96,39 @@ class SparseVector(Mechanism):
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
-        return super().describe() | self._division.described_scales(self.epsilon)
+        threshold, query = self.scales
+        return super().describe() | {"threshold_scale": repr(threshold), "query_scale": repr(query)}
+
+    @staticmethod
+    def _share(steps: int) -> Fraction:
+        """Return how much of epsilon the values get for each part of the threshold, so that a comparison has the least variance."""
+        return Fraction(float(real.cbrt(steps * steps)))
+
+    @property
+    def _widths(self) -> Widths:
+        return self._widths_of(self.sensitivity, self.positives, monotone=self.monotone)
+
+    @classmethod
+    def _widths_of(cls, sensitivity: int, positives: int, *, monotone: bool) -> Widths:
+        """Return the widths of both noises, of the threshold and of values: the scale of a noise is its width / epsilon."""
+        for number, what in ((sensitivity, "sensitivity"), (positives, "number of positives")):
+            if not is_whole(number) or not 1 <= number < 2**31:
+                raise UsageError(f"a sparse vector's {what} must be a whole number from 1 to 2,147,483,647")
+        if not isinstance(monotone, bool):
+            raise UsageError(
+                "pass monotone=True if a neighbour step moves all values the same way, else monotone=False"
+            )
+        steps = positives if monotone else 2 * positives
+        share = cls._share(steps)
+        return sensitivity * (1 + share), sensitivity * steps * (1 + 1 / share)
+
+    @staticmethod
+    def _limits(widths: Widths) -> tuple[float, float]:
+        """Return the smallest and the largest epsilon for which both noises can be drawn."""
+        least = max(SMALLEST_EPSILON, float_up(max(widths) / Fraction(LARGEST_SCALE)))
+        most = min(LARGEST_EPSILON, float_down(min(widths) / Fraction(SMALLEST_SCALE)))
+        if least > most:
+            raise UsageError(
+                "both noises of this sparse vector can be drawn for no epsilon; allow fewer positives, or count in larger steps"
+            )
+        return least, most

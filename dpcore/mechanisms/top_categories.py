@@ -1,7 +1,7 @@
 """The most frequent categories of a column, in order: top-k by repeated noisy maxima."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,11 +10,12 @@ import pyarrow as pa
 from dpcore.errors import UsageError
 from dpcore.mechanisms.bounded_rows import Column, Mask, Wholes, kept_rows
 from dpcore.mechanisms.calibration import checked_amount
-from dpcore.mechanisms.exponential import epsilon_for
-from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
+from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour, ReportNoisyMax
 from dpcore.mechanisms.query import Exact, Query
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
+from dpcore.scalars import is_whole
+from dpcore.tables.reading.encoding import encode, reads
 from dpcore.universe import Attribute
 
 MOST_CATEGORIES = 1 << 20
@@ -48,7 +49,7 @@ class TopCategories(Query[tuple[Any, ...]]):
     Attributes:
         k: How many categories are selected.
         epsilon: The epsilon of each selection.
-        noise: The noise of the selections.
+        flavour: The noise of the selections.
         protection: The unit to protect, and the neighbouring relation.
         attribute: The declared column. None if the mechanism was rebuilt from a description: it then has a price but cannot draw.
     """
@@ -57,7 +58,7 @@ class TopCategories(Query[tuple[Any, ...]]):
 
     k: int
     epsilon: float
-    noise: MaxNoise
+    flavour: Flavour
     protection: Protection
     attribute: Attribute | None = field(compare=False, repr=False)
 
@@ -65,7 +66,7 @@ class TopCategories(Query[tuple[Any, ...]]):
         """Validate k, the column and the noise before any draw."""
         super().__post_init__()
         _check_k(self.k, self.attribute)
-        self._normalise(epsilon=self._selection.epsilon, noise=self._selection.noise)
+        self._normalise(epsilon=self._selection.epsilon, flavour=self._selection.flavour)
 
     @classmethod
     def for_amount(
@@ -81,8 +82,8 @@ class TopCategories(Query[tuple[Any, ...]]):
             protection: The unit to protect, and the neighbouring relation.
         """
         _check_k(k, attribute)
-        noise, epsilon = bought_selection(checked_amount(amount) // k, currency=currency)
-        return cls(k=k, protection=protection, epsilon=epsilon, noise=noise, attribute=attribute)
+        bought = ExponentialMechanism.for_amount(checked_amount(amount) // k, currency=currency, sensitivity=1)
+        return cls(k=k, protection=protection, epsilon=bought.epsilon, flavour=bought.flavour, attribute=attribute)
 
     def price(self, currency: Currency) -> int:
         """Return the price of all selections, as an amount."""
@@ -99,11 +100,11 @@ class TopCategories(Query[tuple[Any, ...]]):
         attribute = self._declared()
 
         def code(part: pa.Array) -> tuple[Wholes, Mask]:
-            codes = attribute.encode(part).astype(np.int64)
+            codes = encode(attribute, part).astype(np.int64)
             return codes, (codes >= 0) & (codes < attribute.cells)
 
         codes, times = kept_rows(
-            values, reads=attribute.reads, code=code, protection=self.protection, ids=ids, weights=weights
+            values, reads=partial(reads, attribute), code=code, protection=self.protection, ids=ids, weights=weights
         )
         counts = np.zeros(attribute.cells, dtype=np.int64)
         np.add.at(counts, codes, times)
@@ -122,7 +123,7 @@ class TopCategories(Query[tuple[Any, ...]]):
 
     @cached_property
     def _selection(self) -> ReportNoisyMax:
-        return ReportNoisyMax.of_counts(epsilon=self.epsilon, protection=self.protection, noise=self.noise)
+        return ReportNoisyMax.of_counts(epsilon=self.epsilon, protection=self.protection, flavour=self.flavour)
 
     def _declared(self) -> Attribute:
         if self.attribute is None:
@@ -132,14 +133,8 @@ class TopCategories(Query[tuple[Any, ...]]):
         return self.attribute
 
 
-def bought_selection(amount: int, *, currency: Currency) -> tuple[MaxNoise, float]:
-    """Return the noise that suits a currency, and the largest epsilon of one selection that costs at most `amount`."""
-    noise = MaxNoise.EXPONENTIAL if Currency(currency) is Currency.PURE else MaxNoise.GUMBEL
-    return noise, epsilon_for(amount, currency=currency, bounded_range=noise is MaxNoise.GUMBEL)
-
-
 def _check_k(k: int, attribute: Attribute | None) -> None:
-    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MOST_CATEGORIES:
+    if not is_whole(k) or not 1 <= k <= MOST_CATEGORIES:
         raise UsageError("k must be a whole number of at least 1: how many categories to select")
     if attribute is None:
         return

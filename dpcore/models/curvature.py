@@ -1,6 +1,7 @@
 """The curvature of a smooth convex function, estimated from past steps: limited-memory BFGS."""
 
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,12 +9,12 @@ from numpy.typing import NDArray
 Vector = NDArray[np.float64]
 
 
-def dot(one: Vector, other: Vector) -> float:
-    """Return the inner product, computed on one thread: synchronising several would take longer than the product."""
-    return float(np.einsum("i,i->", one, other))
-
-
 MEMORY = 20  # steps that are remembered; with 10, a fit was measured to take twice as many
+
+
+def dot(left: Vector, right: Vector) -> float:
+    """Return the inner product, computed on one thread: synchronising several would take longer than the product."""
+    return float(np.einsum("i,i->", left, right))
 
 
 class Curvature:
@@ -24,6 +25,38 @@ class Curvature:
 
     def __init__(self) -> None:
         self._seen: deque[tuple[Vector, Vector, float]] = deque(maxlen=MEMORY)
+
+    def search(  # noqa: PLR0913  a point, its slope, and how to go on from there
+        self,
+        here: Vector,
+        slope: Vector,
+        direction: Vector,
+        *,
+        reach: float,
+        slope_at: Callable[[Vector], Vector],
+        tries: int,
+    ) -> tuple[Vector, Vector, int]:
+        """Return a point along a direction that is not far beyond the minimum there, the slope at it, and the tries that are left.
+
+        Args:
+            here: Where the search starts.
+            slope: The gradient there.
+            direction: A descent step.
+            reach: The largest change of a logarithm along it.
+            slope_at: Returns the gradient at a point, which is a try.
+            tries: The most tries.
+        """
+        falls, length = dot(slope, direction), min(1.0, 4.0 / reach)  # no try changes a logarithm by more than 4
+        while True:
+            there = here + length * direction
+            new = slope_at(there)
+            tries -= 1
+            rises = dot(new, direction)
+            if rises <= -0.9 * falls or tries <= 0:  # otherwise it has gone too far
+                break
+            length *= min(0.7, max(0.2, falls / (falls - rises)))
+        self.learn(there - here, new - slope)
+        return there, new, tries
 
     def learn(self, step: Vector, change: Vector) -> None:
         """Record by how much the gradient has changed along a step."""

@@ -7,36 +7,30 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.marginals.zeros import NO_ZEROS, Zeros
-from dpcore.models.exchange import Pairs, exchange, random_pairs, sets_worth
-from dpcore.models.model import RowCodes, Weights, checked_total
-from dpcore.models.passes import scale_along, sum_to
-from dpcore.models.systematic import Cells, sample_cells, sample_chunks
+from dpcore.models.exchange import Codes, Pairs, random_pairs
+from dpcore.models.model import Model, Rows, Weights
+from dpcore.models.passes import sum_to
+from dpcore.models.systematic import sample_chunks
 
 MAX_CELLS = 100_000_000
 AS_LIKELY = 0.1  # of two rows: the part of their likelihood that they keep, at least, when they exchange values
 
-_SAFE = 1e-100, 1e100  # the array is normalised when its mass leaves this range
 
-
-class DenseModel:
-    """The multiplicative-weights distribution, as an n-dimensional array of weights.
-
-    A marginal reads the array once; a multiplication reads and writes it once. Normalising needs no extra pass: the array need not add up
-    to one, because the mass that a factor leaves is known in advance from the marginal on its axes. Every multiplication computes that mass
-    afresh, so rounding errors do not accumulate over thousands of them. The array itself is normalised only when the mass leaves the range
-    from 1e-100 to 1e100, and when `weights` is read.
+class DenseModel(Model):
+    """The multiplicative-weights distribution, as an n-dimensional array of weights. A marginal reads the array once.
 
     >>> model = DenseModel((2, 3), total=6.0)
-    >>> model.multiply((0,), np.array([1.0, 2.0]))
+    >>> model.assign({(0,): np.log([1.0, 2.0])})
     >>> model.marginal((0,)).round(6).tolist()
     [2.0, 4.0]
     """
+
+    PER_CELL = 0.5
 
     def __init__(
         self,
@@ -51,9 +45,8 @@ class DenseModel:
         Raises:
             UsageError: The universe has too many cells, an axis is empty, or the total is not a positive number.
         """
+        super().__init__(Resolutions(shape), total=total, zeros=zeros)
         cells = math.prod(shape)
-        if any(size < 1 for size in shape):
-            raise UsageError("An axis of a model has no cells: give every column at least one.")
         if cells > MAX_CELLS:
             raise UsageError(
                 f"A dense model of {cells:,} cells is too large, at most {MAX_CELLS:,} are possible: "
@@ -61,164 +54,61 @@ class DenseModel:
             )
         self._weights: Weights = np.full(shape, 1.0 / cells)
         self._mass = 1.0  # the sum of the weights
-        self._known: tuple[Axes, Weights] | None = None  # the last marginal, until the weights change
         self._start = _shared_spread(start, shape) if start else None  # a logarithm
-        self._zeros = zeros
-        self._possible: dict[Axes, NDArray[np.bool_] | None] = {}
-        self.rescale(total)
         if start or zeros.possible:
             self.assign({})
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the number of cells of every column."""
-        return self._weights.shape
-
-    @property
-    def total(self) -> float:
-        """Return the number of rows that all marginals add up to."""
-        return self._total
-
-    @property
     def weights(self) -> Weights:
-        """Return the probabilities of all cells as a read-only view, which is valid until the next multiplication."""
-        self._normalise(self._mass)
+        """The probabilities of all cells as a read-only view, which is valid until the model is assigned again."""
+        if self._mass != 1.0:
+            self._weights /= self._mass
+            self._mass = 1.0
         view = self._weights.view()
         view.flags.writeable = False
         return view
 
-    def rescale(self, total: float) -> None:
-        """Set the number of rows. The distribution does not change."""
-        self._total = checked_total(total)
-
     def marginal(self, axes: Axes) -> Weights:
         """Return the counts that the model expects in every cell of these columns, in one pass."""
-        return self._counts(self._sums(axes))
+        _check_axes(axes, self._weights.ndim)
+        return self._counts(sum_to(self._weights, axes), mass=self._mass)
 
     def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
         """Return several marginals, in the given order. Sets that lack an axis share the sums over it, which saves most passes."""
-        wanted = tuple(dict.fromkeys(sets))
-        found = {tuple(range(self._weights.ndim)): self._weights}
-        _take_sums(self._weights, _shared_sums(self._weights.shape, wanted), found)
-        return {axes: self._counts(found[axes]) for axes in wanted}
-
-    def multiply(self, axes: Axes, factor: Weights) -> None:
-        """Multiply the distribution by a function of these columns and renormalise it, in one pass if their marginal was read last.
-
-        A weight of zero stays zero. A weight that underflows becomes zero.
-
-        Raises:
-            UsageError: The factor does not have the marginal's shape, has a negative or non-finite entry, or leaves no mass.
-        """
-        sums = self._sums(axes)
-        factor = np.asarray(factor, dtype=np.float64, order="C")
-        if factor.shape != sums.shape:
-            raise UsageError(f"A factor of shape {factor.shape} does not suit a marginal of shape {sums.shape}.")
-        mass = float(np.einsum("i,i->", sums.ravel(), factor.ravel()))
-        if factor.min() >= 0 and _SAFE[0] < mass < _SAFE[1]:  # never true for a factor with a non-finite entry
-            scale_along(self._weights, axes, factor=factor)
-            self._mass = mass
-        else:
-            self._multiply_extreme(axes, factor)
-        self._known = None
+        asked = tuple(dict.fromkeys(sets))
+        sums = {tuple(range(self._weights.ndim)): self._weights}
+        _take_sums(self._weights, _shared_sums(self._weights.shape, asked), sums)
+        return {axes: self._counts(sums[axes], mass=self._mass) for axes in asked}
 
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
         """Make the distribution proportional to the start times exp of a sum of functions, each of some columns."""
         for axes in functions:
-            self._check(axes)
+            _check_axes(axes, self._weights.ndim)
         logarithm = _shared_spread(self._zeros.added(functions), self._weights.shape)
         if self._start is not None:
             logarithm += self._start
         logarithm -= logarithm.max()
         np.exp(logarithm, out=self._weights)
         self._mass = float(self._weights.sum())
-        self._known = None
 
-    def possible(self, axes: Axes) -> NDArray[np.bool_] | None:
-        """Return which cells of a marginal the constraints allow; None if all of them are possible."""
-        if axes not in self._possible:
-            self._possible[axes] = self._zeros.support(axes, Resolutions(self.shape))
-        return self._possible[axes]
+    def _drawn(self, count: int, *, rng: np.random.Generator) -> Iterator[Rows]:
+        return (np.unravel_index(cells, self.shape) for cells in sample_chunks(self.weights.ravel(), count, rng=rng))
 
-    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
-        """Return the codes of `count` rows, one array per column, as close to the model as whole rows can be.
+    def _is_worth_exchanging(self, axes: Axes) -> bool:
+        del axes
+        return True
 
-        >>> model = DenseModel((2, 2), total=1.0)
-        >>> model.multiply((0,), np.array([1.0, 0.0]))
-        >>> model.rows(3, rng=np.random.default_rng(1))[0].tolist()
-        [0, 0, 0]
-        """
-        return self._codes(sample_cells(self.weights.ravel(), count, rng=rng))
-
-    def row_chunks(
-        self, count: int, *, rng: np.random.Generator, near: Sequence[Axes] = ()
-    ) -> Iterator[tuple[RowCodes, ...]]:
-        """Yield the same rows chunk by chunk, in memory that does not grow with their number.
-
-        Unless there are many, they exchange values so that the marginals of `near` come closer to those of the model.
-        """
-        chunks = map(self._codes, sample_chunks(self.weights.ravel(), count, rng=rng))
-        sets = sets_worth(near, self._cells_of, lambda _: True, count=count)
-        return (self._exchanged(chunk, sets, rng=rng) for chunk in chunks) if sets else chunks
-
-    def _cells_of(self, axes: Axes) -> int:
-        return math.prod(self.shape[axis] for axis in axes)
-
-    def _exchanged(
-        self, rows: tuple[RowCodes, ...], sets: Sequence[Axes], *, rng: np.random.Generator
-    ) -> tuple[RowCodes, ...]:
-        """Exchange values between any two rows that stay about as likely as they were."""
-        codes = [each.astype(np.int64) for each in rows]
-        scale = len(codes[0]) / self._total
-        wanted = {axes: scale * counts for axes, counts in self.marginals(sets).items()}
-        weights, together = self.weights.ravel(), np.zeros(len(codes[0]), dtype=np.int64)
-
-        def pairs(column: int) -> Pairs:
-            one, two = random_pairs(codes[column], together, rng=rng)
-            cells = np.ravel_multi_index(codes, self.shape)
-            apart = (codes[column][two] - codes[column][one]) * math.prod(self.shape[column + 1 :])
-            first, second = (
-                weights[cells[row] + by] / weights[cells[row]] for row, by in ((one, apart), (two, -apart))
-            )
-            likely = first * second >= AS_LIKELY  # no drawn row has weight zero
-            return one[likely], two[likely]
-
-        exchange(codes, wanted, pairs, rng=rng)
-        return tuple(codes)
-
-    def _codes(self, cells: Cells) -> tuple[RowCodes, ...]:
-        return tuple(codes.astype(np.int64, copy=False) for codes in np.unravel_index(cells, self.shape))
-
-    def _multiply_extreme(self, axes: Axes, factor: Weights) -> None:
-        """Multiply by a factor that leaves almost no mass or overflows: only where there is weight, scaled by its largest entry."""
-        if not (np.isfinite(factor).all() and factor.min() >= 0):
-            raise UsageError("A factor has a negative or non-finite entry: use finite numbers from zero up.")
-        factor = np.where(self._sums(axes) > 0, factor, 0.0)
-        highest = float(factor.max())
-        if not highest:
-            raise UsageError("A factor is zero wherever the model has weight: leave at least one possible cell.")
-        scale_along(self._weights, axes, factor=factor / highest)
-        self._normalise(float(self._weights.sum()))
-
-    def _normalise(self, mass: float) -> None:
-        if mass != 1.0:
-            self._weights /= mass
-        self._mass = 1.0
-        self._known = None
-
-    def _sums(self, axes: Axes) -> Weights:
-        """Return the unscaled marginal, from the last call if the weights have not changed."""
-        if self._known is None or self._known[0] != axes:
-            self._check(axes)
-            self._known = (axes, sum_to(self._weights, axes))
-        return self._known[1]
-
-    def _counts(self, sums: Weights) -> Weights:
-        """Return an unscaled marginal as counts, in a new array."""
-        return np.multiply(sums, self._total / self._mass, out=np.empty(sums.shape))
-
-    def _check(self, axes: Axes) -> None:
-        _check_axes(axes, self._weights.ndim)
+    def _pairs(self, codes: Sequence[Codes], column: int, *, rng: np.random.Generator) -> Pairs:
+        """Pair any two rows that stay about as likely as they were."""
+        rows, partners = random_pairs(codes[column], np.zeros(len(codes[column]), dtype=np.int64), rng=rng)
+        weights, cells = self.weights.ravel(), np.ravel_multi_index(codes, self.shape)
+        apart = (codes[column][partners] - codes[column][rows]) * math.prod(self.shape[column + 1 :])
+        first, second = (
+            weights[cells[places] + step] / weights[cells[places]]
+            for places, step in ((rows, apart), (partners, -apart))
+        )
+        likely = first * second >= AS_LIKELY  # no drawn row has weight zero
+        return rows[likely], partners[likely]
 
 
 def _check_axes(axes: Axes, dimensions: int) -> None:
@@ -229,40 +119,40 @@ def _check_axes(axes: Axes, dimensions: int) -> None:
 class _Sum(NamedTuple):
     """A step of a plan: keep some axes of an array, by their place in it, and go on from the result."""
 
-    kept: Axes
+    places: Axes
     axes: Axes
-    is_wanted: bool
+    is_asked: bool
     further: tuple["_Sum", ...]
 
 
 @lru_cache(maxsize=64)  # a fit takes the same sums thousands of times
-def _shared_sums(shape: tuple[int, ...], wanted: tuple[Axes, ...]) -> tuple[_Sum, ...]:
-    """Plan the sums of an array to each wanted set of its axes."""
-    for axes in wanted:
+def _shared_sums(shape: tuple[int, ...], asked: tuple[Axes, ...]) -> tuple[_Sum, ...]:
+    """Plan the sums of an array to each asked set of its axes."""
+    for axes in asked:
         _check_axes(axes, len(shape))
-    return tuple(_sums_from(tuple(range(len(shape))), shape, wanted=set(wanted)))
+    return tuple(_sums_from(tuple(range(len(shape))), shape, asked=set(asked)))
 
 
-def _sums_from(axes: Axes, shape: tuple[int, ...], *, wanted: set[Axes]) -> Iterator[_Sum]:
-    """Yield the sums that lead from an array with these axes to each wanted set of them."""
-    left = wanted - {axes}
+def _sums_from(axes: Axes, shape: tuple[int, ...], *, asked: set[Axes]) -> Iterator[_Sum]:
+    """Yield the sums that lead from an array with these axes to each asked set of them."""
+    left = asked - {axes}
     while left:
         # Sum out the axis that most sets lack; among equals the longest, which leaves the smallest array.
-        _, _, absent = max((sum(axis not in one for one in left), shape[axis], axis) for axis in axes)
-        group = {one for one in left if absent not in one}
-        union = tuple(axis for axis in axes if any(axis in one for one in group))
-        further = tuple(_sums_from(union, shape, wanted=group))
+        _, _, absent = max((sum(axis not in target for target in left), shape[axis], axis) for axis in axes)
+        group = {target for target in left if absent not in target}
+        union = tuple(axis for axis in axes if any(axis in target for target in group))
+        further = tuple(_sums_from(union, shape, asked=group))
         yield _Sum(tuple(axes.index(axis) for axis in union), union, union in group, further)
         left -= group
 
 
-def _take_sums(array: Weights, plan: tuple[_Sum, ...], found: dict[Axes, Weights]) -> None:
-    """Add the wanted sums of an array to those found."""
-    for each in plan:
-        reduced = sum_to(array, each.kept)
-        if each.is_wanted:
-            found[each.axes] = reduced
-        _take_sums(reduced, each.further, found)
+def _take_sums(array: Weights, plan: tuple[_Sum, ...], sums: dict[Axes, Weights]) -> None:
+    """Add the asked sums of an array to `sums`."""
+    for step in plan:
+        reduced = sum_to(array, step.places)
+        if step.is_asked:
+            sums[step.axes] = reduced
+        _take_sums(reduced, step.further, sums)
 
 
 def _shared_spread(functions: Mapping[Axes, Weights], shape: tuple[int, ...]) -> Weights:

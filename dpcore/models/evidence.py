@@ -1,6 +1,6 @@
 """Combine measurements: one noisy marginal for each set of columns, and the number of rows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -16,8 +16,6 @@ Orders = Mapping[int, int]
 
 UNORDERED: Orders = MappingProxyType({})
 
-LEAST_NOISE = 0.25  # counts are whole, so a model need not fit an almost exact measurement more closely than this
-
 
 @dataclass(frozen=True, eq=False)
 class Target:
@@ -25,25 +23,6 @@ class Target:
 
     counts: Weights
     variance: Weights
-
-
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """The measurements of one marginal together: the mean of their counts, and the variance of the noise in each."""
-
-    counts: Weights
-    variance: float
-
-    @property
-    def target(self) -> Target:
-        return Target(self.counts, np.full(self.counts.shape, self.variance))
-
-    def smoothed(self, inside: int) -> Target:
-        """Return the evidence for an ordered column, of whose cells the first `inside` are in order."""
-        target = self.target
-        counts, kept = smoothed(self.counts[:inside], deviation=self.variance**0.5)
-        target.variance[:inside] *= kept
-        return Target(np.concatenate([counts, self.counts[inside:]]), target.variance)
 
 
 class Evidence:
@@ -57,23 +36,41 @@ class Evidence:
 
     def __init__(self, orders: Orders = UNORDERED) -> None:
         self._orders = orders
-        self._measured: dict[Axes, _Measured] = {}
+        self._means: dict[
+            Axes, tuple[Weights, float]
+        ] = {}  # the mean of all counts of a marginal, and the variance of the noise in each
         self._targets: dict[Axes, Target] = {}
+
+    @classmethod
+    def of(cls, measurements: Iterable[Measurement], orders: Orders = UNORDERED) -> "Evidence":
+        """Return the evidence of some measurements."""
+        evidence = cls(orders)
+        for measurement in measurements:
+            evidence.add(measurement)
+        return evidence
 
     def __iter__(self) -> Iterator[tuple[Axes, Target]]:
         return iter(self._targets.items())
 
     def add(self, measurement: Measurement) -> None:
         """Add the measurement of a whole marginal."""
-        counts, variance = measurement.values.astype(np.float64), max(measurement.noise, LEAST_NOISE) ** 2
-        if known := self._measured.get(measurement.axes):
-            both = known.variance + variance
-            counts = (counts * known.variance + known.counts * variance) / both
-            variance *= known.variance / both
-        measured = self._measured[measurement.axes] = _Measured(counts, variance)
-        inside = self._orders.get(measurement.axes[0], 0) if len(measurement.axes) == 1 else 0
-        smooth = inside >= FEWEST_CELLS and measurement.of_column
-        self._targets[measurement.axes] = measured.smoothed(inside) if smooth else measured.target
+        axes = measurement.axes
+        counts, variance = measurement.values.astype(np.float64), measurement.variance
+        if axes in self._means:
+            mean, its_variance = self._means[axes]
+            both = its_variance + variance
+            counts = (counts * its_variance + mean * variance) / both
+            variance *= its_variance / both
+        self._means[axes] = counts, variance
+        variances = np.full(counts.shape, variance)
+        inside = (
+            self._orders.get(axes[0], 0) if len(axes) == 1 else 0
+        )  # of an ordered column, the first cells are in order
+        if inside >= FEWEST_CELLS and measurement.of_column:
+            smooth, left = smoothed(counts[:inside], deviation=variance**0.5)
+            counts = np.concatenate([smooth, counts[inside:]])
+            variances[:inside] *= left
+        self._targets[axes] = Target(counts, variances)
 
     @property
     def axes(self) -> tuple[Axes, ...]:
@@ -83,6 +80,6 @@ class Evidence:
     @property
     def total(self) -> float:
         """The number of rows, at least 1: the average of all marginals' sums, weighted by their precision."""
-        sums = [float(each.counts.sum()) for each in self._measured.values()]
-        precisions = [1 / (each.variance * each.counts.size) for each in self._measured.values()]
+        sums = [float(counts.sum()) for counts, _ in self._means.values()]
+        precisions = [1 / (variance * counts.size) for counts, variance in self._means.values()]
         return max(1.0, float(np.average(sums, weights=precisions)))

@@ -9,24 +9,22 @@ of the absolute differences between the counts of the rows and those of the mode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.marginals.workload import Axes
-from dpcore.models.model import Weights
+from dpcore.marginals.zeros import Weights
 
 Codes = NDArray[np.int64]
 Pairs = tuple[Codes, Codes]
 """The first and the second row of each pair. No row is in two pairs."""
 
-SWEEPS = 2  # over all columns: the second gains a fifth of what the first does
-BATCH = 32  # pairs that are judged at once, at least: too many would all correct the same cell
-BATCHES = 1500  # for each column, at most: more rows are judged in larger batches
-LEAST_GAIN = 1e-3  # rows: less is a rounding error
 MOST_ROWS = 1 << 18  # with more, their own noise is small
 MOST_WORK = 1 << 26  # rows times columns of all marginals: up to ten seconds
 MOST_CELLS = 1 << 22  # of all marginals
+MOST_NUMBERS = 1 << 62  # of groups
 
 
 def sets_worth(
@@ -43,48 +41,47 @@ def sets_worth(
         is_worth: Whether an exchange can change a marginal, and the model can compute it in little time.
         count: The number of rows.
     """
-    given = tuple(near) if count <= MOST_ROWS else ()
+    sets = tuple(near) if count <= MOST_ROWS else ()
 
     @cache
     def fits(axes: Axes) -> bool:
         return len(axes) > 1 and cells(axes) <= count and is_worth(axes)
 
-    pairs = (pair for axes in given for pair in combinations(axes, 2))
-    wanted = (each for axes in given for each in ([axes] if fits(axes) else combinations(axes, 2)))
-    return _feasible(wanted, cells, fits, count) or _feasible(pairs, cells, fits, count)
+    pairs = (pair for axes in sets for pair in combinations(axes, 2))
+    mixed = (part for axes in sets for part in ([axes] if fits(axes) else combinations(axes, 2)))
+    return _feasible(mixed, cells, fits, count) or _feasible(pairs, cells, fits, count)
 
 
 def _feasible(
     sets: Iterable[Axes], cells: Callable[[Axes], int], fits: Callable[[Axes], bool], count: int
 ) -> list[Axes]:
     """Return the marginals that fit; none if they are too much work. There may be millions, so it stops at once."""
-    found: dict[Axes, bool] = {}
+    feasible: dict[Axes, None] = {}
     work = together = 0
     for axes in sets:
-        if axes not in found:
-            found[axes] = fits(axes)
-            if found[axes]:
-                work, together = work + count * len(axes), together + cells(axes)
-                if work > MOST_WORK or together > MOST_CELLS:
-                    return []
-    return [axes for axes, is_kept in found.items() if is_kept]
+        if axes not in feasible and fits(axes):
+            feasible[axes] = None
+            work, together = work + count * len(axes), together + cells(axes)
+            if work > MOST_WORK or together > MOST_CELLS:
+                return []
+    return list(feasible)
 
 
 def exchange(
-    rows: Sequence[Codes], wanted: Mapping[Axes, Weights], pairs: Callable[[int], Pairs], *, rng: np.random.Generator
+    rows: Sequence[Codes], expected: Mapping[Axes, Weights], pairs: Callable[[int], Pairs], *, rng: np.random.Generator
 ) -> None:
     """Exchange values between rows, in place.
 
     Args:
         rows: The codes of the rows, one array per column.
-        wanted: The expected counts of some marginals, each of which sums to the number of rows.
+        expected: The expected counts of some marginals, each of which sums to the number of rows.
         pairs: Returns pairs of rows that may exchange their values of a column.
         rng: Orders the columns.
     """
-    cells = _Cells(rows, wanted)
-    for _ in range(SWEEPS):
+    cells = _Cells(rows, expected)
+    for _ in range(2):  # the second sweep gains a fifth of what the first does
         for column in rng.permutation(len(rows)).tolist():
-            sets = [axes for axes in wanted if column in axes]
+            sets = [axes for axes in expected if column in axes]
             if sets:
                 cells.exchange(column, sets, pairs(column))
 
@@ -96,24 +93,40 @@ def random_pairs(codes: Codes, groups: Codes, *, rng: np.random.Generator) -> Pa
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
     place = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
     first = np.flatnonzero((place[:-1] % 2 == 0) & (ordered[1:] == ordered[:-1]))
-    one, two = order[first], order[first + 1]
-    differ = rng.permutation(np.flatnonzero(codes[one] != codes[two]))
-    return one[differ], two[differ]
+    pairs = order[first], order[first + 1]
+    differ = rng.permutation(np.flatnonzero(codes[pairs[0]] != codes[pairs[1]]))
+    return pairs[0][differ], pairs[1][differ]
+
+
+def numbered(columns: Iterable[tuple[NDArray[np.integer[Any]], int]], count: int) -> Codes:
+    """Number the combinations of codes that rows have, in their order. Each column comes with its number of codes.
+
+    >>> numbered([(np.array([1, 0, 1]), 2), (np.array([2, 0, 2]), 3)], 3).tolist()
+    [5, 0, 5]
+    """
+    groups, numbers = np.zeros(count, dtype=np.int64), 1
+    for codes, size in columns:
+        if numbers > MOST_NUMBERS // size:
+            values, groups = np.unique(groups, return_inverse=True)
+            numbers = len(values)
+        groups = groups * size + codes
+        numbers *= size
+    return groups
 
 
 class _Cells:
     """The cells of some marginals in one flat array, each with the rows that it has too many."""
 
-    def __init__(self, rows: Sequence[Codes], wanted: Mapping[Axes, Weights]) -> None:
+    def __init__(self, rows: Sequence[Codes], expected: Mapping[Axes, Weights]) -> None:
         self._rows = rows
-        self._shapes = {axes: array.shape for axes, array in wanted.items()}
-        ends = accumulate(array.size for array in wanted.values())
-        self._starts = dict(zip(wanted, (0, *ends), strict=False))
+        self._shapes = {axes: array.shape for axes, array in expected.items()}
+        ends = accumulate(array.size for array in expected.values())
+        self._starts = dict(zip(expected, (0, *ends), strict=False))
         self._excess = np.concatenate(
             [
                 np.bincount(np.ravel_multi_index([rows[axis] for axis in axes], array.shape), minlength=array.size)
                 - array.ravel()
-                for axes, array in wanted.items()
+                for axes, array in expected.items()
             ]
         ).astype(np.float32)
 
@@ -122,21 +135,21 @@ class _Cells:
         codes, excess = self._rows[column], self._excess
         steps = np.array([self._step(axes, column) for axes in sets])
         others = np.stack([self._others(axes, column) for axes in sets], axis=1)
-        batch = max(BATCH, len(codes) // BATCHES)
+        batch = max(32, len(codes) // 1500)  # too many pairs at once would all correct the same cell
         for start in range(0, len(pairs[0]), batch):
-            one, two = (each[start : start + batch] for each in pairs)
-            here, there = others[one], others[two]
-            own, theirs = codes[one, None] * steps, codes[two, None] * steps
+            first, second = (rows[start : start + batch] for rows in pairs)
+            here, there = others[first], others[second]
+            own, theirs = codes[first, None] * steps, codes[second, None] * steps
             left, entered = np.stack([here + own, there + theirs]), np.stack([here + theirs, there + own])
             before, after = excess[left], excess[entered]
             gains = (np.abs(before) - np.abs(before - 1) + np.abs(after) - np.abs(after + 1)).sum(axis=0)
             gains[here == there] = 0  # the two rows only change places
-            chosen = np.flatnonzero(gains.sum(axis=1) > LEAST_GAIN)
+            chosen = np.flatnonzero(gains.sum(axis=1) > 1e-3)  # less is a rounding error
             if len(chosen):
                 np.subtract.at(excess, left[:, chosen], 1)
                 np.add.at(excess, entered[:, chosen], 1)
-                one, two = one[chosen], two[chosen]
-                codes[one], codes[two] = codes[two], codes[one]
+                first, second = first[chosen], second[chosen]
+                codes[first], codes[second] = codes[second], codes[first]
 
     def _step(self, axes: Axes, column: int) -> int:
         """Return how far the cells of two neighbouring values of a column lie apart."""

@@ -17,16 +17,13 @@ from dpcore.marginals.zeros import NO_ZEROS, Zeros
 from dpcore.models.dense import DenseModel
 from dpcore.models.evidence import UNORDERED, Evidence, Orders
 from dpcore.models.factored import FactoredModel
-from dpcore.models.model import Weights
-from dpcore.models.refine import Functions, refine
+from dpcore.models.model import Model, Weights
+from dpcore.models.refine import Functions, affordable_tries, refine
 from dpcore.models.start import UNIFORM, Start
 from dpcore.models.trends import keep_trends
 
 FIRST_TRIES, LAST_TRIES = 50, 400  # evaluations of the model
-LAST_CELL_TRIES = 4e8  # a large dense model gets fewer last tries, so that tries x cells stays below this
-FEWEST_LAST_TRIES = 60  # but at least these
-# Parameters that a model may fit for each cell that stands out of its noise
-DENSE_PER_CELL, FACTORED_PER_CELL = 0.5, 0.9
+FEWEST_LAST_TRIES = 60  # of a large dense model
 
 
 @dataclass(frozen=True)
@@ -44,9 +41,10 @@ class Transcript:
     @classmethod
     def of(cls, measurements: Iterable[Measurement]) -> "Transcript":
         """Split the measurements of a strategy by the names of their steps."""
-        every = tuple(measurements)
-        later = tuple(each for each in every if in_round(each.step))
-        return cls(tuple(each for each in every if not in_round(each.step)), later)
+        parts: tuple[list[Measurement], list[Measurement]] = [], []
+        for measurement in measurements:
+            parts[in_round(measurement.step)].append(measurement)
+        return cls(*map(tuple, parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,16 +79,29 @@ def in_round(step: str) -> bool:
 
 def last_tries(cells: int) -> int:
     """Return the most evaluations for the last refinement of a dense model with `cells` cells."""
-    return max(FEWEST_LAST_TRIES, min(LAST_TRIES, int(LAST_CELL_TRIES / cells)))
+    return affordable_tries(cells, most=LAST_TRIES, least=FEWEST_LAST_TRIES)
 
 
-def first_dense(model: DenseModel, evidence: Evidence) -> Functions:
-    """Fit the first model."""
-    return refine(model, evidence, {}, tries=FIRST_TRIES, per_cell=DENSE_PER_CELL)
+def new_model(
+    columns: Sequence[int] | Resolutions,
+    *,
+    total: float,
+    start: Functions = UNIFORM.functions,
+    zeros: Zeros = NO_ZEROS,
+) -> Model:
+    """Return a dense model of columns with these numbers of cells, or a factored model of columns at these resolutions."""
+    if isinstance(columns, Resolutions):
+        return FactoredModel(columns, total=total, start=start, zeros=zeros)
+    return DenseModel(tuple(columns), total=total, start=start, zeros=zeros)
 
 
-def last_dense(  # noqa: PLR0913  all that a fit depends on
-    model: DenseModel,
+def fit_first(model: Model, evidence: Evidence) -> Functions:
+    """Fit the first model, and return its functions."""
+    return refine(model, evidence, {}, tries=FIRST_TRIES, per_cell=model.PER_CELL)
+
+
+def fit_last(  # noqa: PLR0913  all that a fit depends on
+    model: Model,
     evidence: Evidence,
     base: Functions,
     *,
@@ -103,121 +114,47 @@ def last_dense(  # noqa: PLR0913  all that a fit depends on
     `start` is where the model started: it tells how many parameters the measurements deserve.
     """
     how = how or How()
-    per_cell = start.news * (DENSE_PER_CELL if how.per_cell is None else how.per_cell)
-    functions = refine(model, evidence, base, tries=how.at_most(last_tries(math.prod(model.shape))), per_cell=per_cell)
-    return keep_trends(model, evidence, functions, resolutions=Resolutions(model.shape), orders=orders)
+    per_cell = start.news * (model.PER_CELL if how.per_cell is None else how.per_cell)
+    tries = last_tries(math.prod(model.shape)) if isinstance(model, DenseModel) else LAST_TRIES
+    functions = refine(model, evidence, base, tries=how.at_most(tries), per_cell=per_cell)
+    return keep_trends(model, evidence, functions, orders=orders)
 
 
-def first_factored(model: FactoredModel, evidence: Evidence) -> Functions:
-    """Fit the first model."""
-    return refine(model, evidence, {}, tries=FIRST_TRIES, per_cell=FACTORED_PER_CELL)
-
-
-def last_factored(  # noqa: PLR0913  likewise
-    model: FactoredModel,
-    evidence: Evidence,
-    base: Functions,
-    *,
-    orders: Orders,
-    how: How | None = None,
-    start: Start = UNIFORM,
-) -> Functions:
-    """Build the last model from the first one, likewise."""
-    how = how or How()
-    per_cell = start.news * (FACTORED_PER_CELL if how.per_cell is None else how.per_cell)
-    functions = refine(model, evidence, base, tries=how.at_most(LAST_TRIES), per_cell=per_cell)
-    return keep_trends(model, evidence, functions, resolutions=model.resolutions, orders=orders)
-
-
-def fit_dense(  # noqa: PLR0913  likewise
-    shape: Sequence[int],
+def fit(  # noqa: PLR0913  likewise
+    columns: Sequence[int] | Resolutions,
     transcript: Transcript,
     *,
     orders: Orders,
     zeros: Zeros = NO_ZEROS,
     how: How | None = None,
-    model: DenseModel | None = None,
+    model: Model | None = None,
     start: Start = UNIFORM,
-) -> tuple[DenseModel, Functions]:
-    """Return the dense model of a transcript, and its functions.
+) -> tuple[Model, Functions]:
+    """Return the model of a transcript, and its functions.
 
     Args:
-        shape: The number of cells of each column.
+        columns: As for `new_model`.
         transcript: The measurements.
         orders: The ordered columns.
         zeros: What constraints exclude.
         how: How it is fitted.
-        model: A model of this shape and start that is used again, to save its memory. What it was before does not matter.
+        model: A model of these columns and this start, fitted to the same marginals. It is used again, which saves memory and the time of
+            building its junction tree. Its distribution does not matter.
         start: Where the model starts.
     """
     how = how or How()
-    evidence = _evidence(transcript.first, orders=orders if how.smooth else UNORDERED)
-    model = model or DenseModel(tuple(shape), total=evidence.total, start=start.functions, zeros=zeros)
-    if (base := how.start) is None:
-        model.rescale(evidence.total)
-        base = first_dense(model, evidence)
-    for each in transcript.later:
-        evidence.add(each)
+    evidence = Evidence.of(transcript.first, orders if how.smooth else UNORDERED)
+    first = model
+    if not isinstance(first, DenseModel):  # without room for the rounds, a factored model is faster
+        first = new_model(columns, total=evidence.total, start=start.functions, zeros=zeros)
+    first.rescale(evidence.total)
+    base = fit_first(first, evidence) if how.start is None else how.start
+    model = model or first
+    for measurement in transcript.later:
+        evidence.add(measurement)
+    model.make_room_in_turn(measurement.axes for measurement in transcript.later)
     model.rescale(evidence.total)
-    return model, last_dense(model, evidence, base, orders=orders, how=how, start=start)
-
-
-def plain_dense(
-    shape: tuple[int, ...], transcript: Transcript, *, orders: Orders, zeros: Zeros = NO_ZEROS
-) -> tuple[DenseModel, Functions]:
-    """Return the first model that starts from the uniform distribution, scaled to the rows by all measurements, and its functions."""
-    model = DenseModel(shape, total=(evidence := _evidence(transcript.first, orders=orders)).total, zeros=zeros)
-    base = first_dense(model, evidence)
-    model.rescale(_evidence((*transcript.first, *transcript.later), orders=orders).total)
-    return model, base
-
-
-def fit_factored(  # noqa: PLR0913  likewise
-    resolutions: Resolutions,
-    transcript: Transcript,
-    *,
-    orders: Orders,
-    zeros: Zeros = NO_ZEROS,
-    how: How | None = None,
-    model: FactoredModel | None = None,
-    start: Start = UNIFORM,
-) -> tuple[FactoredModel, Functions]:
-    """Return the factored model of a transcript, and its functions. The arguments are those of `fit_dense`.
-
-    A `model` that is used again must have been fitted to the same marginals. Its junction tree then need not be built again.
-    """
-    how = how or How()
-    evidence = _evidence(transcript.first, orders=orders if how.smooth else UNORDERED)
-    first = FactoredModel(resolutions, total=evidence.total, start=start.functions, zeros=zeros)
-    base = first_factored(first, evidence) if how.start is None else how.start
-    if model is None:
-        model = first
-    for each in transcript.later:
-        evidence.add(each)
-        model.make_room([each.axes])  # one after the other, as in the rounds: their order decides the tree
-    model.rescale(evidence.total)
-    return model, last_factored(model, evidence, base, orders=orders, how=how, start=start)
-
-
-def plain_factored(
-    resolutions: Resolutions, transcript: Transcript, *, orders: Orders, zeros: Zeros = NO_ZEROS
-) -> tuple[FactoredModel, Functions]:
-    """Return the same for a factored model, with room for all measurements."""
-    model = FactoredModel(
-        resolutions, total=(evidence := _evidence(transcript.first, orders=orders)).total, zeros=zeros
-    )
-    base = first_factored(model, evidence)
-    for each in transcript.later:
-        model.make_room([each.axes])
-    model.rescale(_evidence((*transcript.first, *transcript.later), orders=orders).total)
-    return model, base
-
-
-def _evidence(measurements: Iterable[Measurement], *, orders: Orders) -> Evidence:
-    evidence = Evidence(orders)
-    for each in measurements:
-        evidence.add(each)
-    return evidence
+    return model, fit_last(model, evidence, base, orders=orders, how=how, start=start)
 
 
 @dataclass(frozen=True)
@@ -237,16 +174,16 @@ class SignedSteps:
         """Return the steps for a universe and a number of rounds."""
         return cls(math.sqrt(math.log(max(math.prod(shape), 2)) / rounds), alpha)
 
-    def take(self, model: DenseModel, measurement: Measurement) -> bool:
-        """Correct the model by a measured count. Return False, and change nothing, if the model is accurate enough."""
-        marginal = model.marginal(measurement.axes)
-        cell = measurement.cell or 0
+    def take(self, model: DenseModel, functions: dict[Axes, Weights], measurement: Measurement) -> bool:
+        """Correct the model and its functions by a measured count. Return False, and change nothing, if the model is accurate enough."""
+        axes, cell = measurement.axes, measurement.cell or 0
+        marginal = model.marginal(axes)
         error = float(marginal.ravel()[cell]) - float(measurement.values[0])
         if abs(error) <= 2 * self.alpha * model.total:
             return False
-        factor = np.ones(marginal.shape)
-        factor.ravel()[cell] -= math.copysign(self.rate, error)
-        model.multiply(measurement.axes, factor)
+        function = functions.setdefault(axes, np.zeros(marginal.shape))
+        function.ravel()[cell] += math.log1p(-math.copysign(self.rate, error))
+        model.assign(functions)
         return True
 
     def fitted(
@@ -255,12 +192,8 @@ class SignedSteps:
         """Return the model of a transcript, whose first measurement is the number of rows, and its functions."""
         model = DenseModel(tuple(shape), total=counted_total(transcript.first[0]), zeros=zeros)
         functions: dict[Axes, Weights] = {}
-        for each in transcript.later:
-            before, cell = model.marginal(each.axes), each.cell or 0
-            if self.take(model, each):
-                error = float(before.ravel()[cell]) - float(each.values[0])
-                function = functions.setdefault(each.axes, np.zeros(before.shape))
-                function.ravel()[cell] += math.log1p(-math.copysign(self.rate, error))
+        for measurement in transcript.later:
+            self.take(model, functions, measurement)
         return model, functions
 
 

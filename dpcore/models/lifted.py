@@ -4,15 +4,16 @@ A grid is coarser than a marginal, and the grids of different questions are not 
 one more function of the model: it has a number for each class, and all cells of a class share it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.marginals.resolutions import Groups
 from dpcore.marginals.workload import Axes
-from dpcore.models.model import Model, RowCodes, Weights
+from dpcore.marginals.zeros import Possible, added
+from dpcore.models.model import Fittable, Model, Weights
+from dpcore.models.projection import contracted
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class Grid:
     @property
     def shape(self) -> tuple[int, ...]:
         """The number of classes of each column."""
-        return tuple(int(each.max()) + 1 for each in self.groups)
+        return tuple(int(groups.max()) + 1 for groups in self.groups)
 
     def summed(self, array: Weights) -> Weights:
         """Sum an array over the columns' cells by classes.
@@ -38,11 +39,9 @@ class Grid:
         >>> Grid((0, 3), (np.array([0, 1]), np.array([0, 0, 1]))).summed(np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).tolist()
         [[3.0, 3.0], [9.0, 6.0]]
         """
-        for place, (each, count) in enumerate(zip(self.groups, self.shape, strict=True)):
-            chosen = np.zeros((len(each), count))
-            chosen[np.arange(len(each)), each] = 1.0
-            array = np.moveaxis(np.tensordot(array, chosen, axes=(place, 0)), -1, place)
-        return array
+        return contracted(
+            array, [np.eye(classes)[groups] for groups, classes in zip(self.groups, self.shape, strict=True)]
+        )
 
     def spread(self, array: Weights) -> Weights:
         """Repeat the number of each class for all of its cells.
@@ -63,32 +62,18 @@ def is_grid(key: Axes) -> bool:
     return bool(key) and key[0] < 0
 
 
-class LiftedModel:
-    """A model that has grids among its functions and marginals, under the keys of `key_of`. Everything else is the model's own."""
+class LiftedModel(Fittable):
+    """A model that has grids among its functions and marginals, under the keys of `key_of`."""
 
     def __init__(self, model: Model, grids: Sequence[Grid]) -> None:
         self.model = model
         self._grids = grids
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the number of cells of every column."""
-        return self.model.shape
-
-    @property
-    def total(self) -> float:
-        """Return the number of rows that all marginals add up to."""
-        return self.model.total
-
-    def rescale(self, total: float) -> None:
-        """Set the number of rows."""
-        self.model.rescale(total)
-
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
         """Make the distribution proportional to exp of a sum of functions, of marginals or grids."""
         self.model.assign(flattened(functions, self._grids))
 
-    def possible(self, axes: Axes) -> NDArray[np.bool_] | None:
+    def possible(self, axes: Axes) -> Possible | None:
         """Return which cells of a marginal, or classes of a grid, the constraints allow; None if all of them are possible."""
         if not is_grid(axes):
             return self.model.possible(axes)
@@ -101,23 +86,11 @@ class LiftedModel:
 
     def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
         """Return the counts of several marginals and grids."""
-        wanted = list(sets)
-        plain = [self._grid(key).columns if is_grid(key) else key for key in wanted]
-        found = self.model.marginals(dict.fromkeys(plain))
+        axes_of = {key: self._grid(key).columns if is_grid(key) else key for key in sets}
+        plain = self.model.marginals(dict.fromkeys(axes_of.values()))
         return {
-            key: self._grid(key).summed(found[axes]) if is_grid(key) else found[axes]
-            for key, axes in zip(wanted, plain, strict=True)
+            key: self._grid(key).summed(plain[axes]) if is_grid(key) else plain[axes] for key, axes in axes_of.items()
         }
-
-    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
-        """Return the codes of `count` rows, one array per column."""
-        return self.model.rows(count, rng=rng)
-
-    def row_chunks(
-        self, count: int, *, rng: np.random.Generator, near: Sequence[Axes] = ()
-    ) -> Iterator[tuple[RowCodes, ...]]:
-        """Yield the same rows chunk by chunk, with the marginals of `near` closer to those of the model."""
-        return self.model.row_chunks(count, rng=rng, near=near)
 
     def _grid(self, key: Axes) -> Grid:
         return self._grids[-1 - key[0]]
@@ -129,6 +102,5 @@ def flattened(functions: Mapping[Axes, Weights], grids: Sequence[Grid]) -> dict[
     for key, function in functions.items():
         if is_grid(key):
             grid = grids[-1 - key[0]]
-            spread = grid.spread(function)
-            plain[grid.columns] = plain[grid.columns] + spread if grid.columns in plain else spread
+            plain = added(plain, {grid.columns: grid.spread(function)})
     return plain

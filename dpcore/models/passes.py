@@ -1,7 +1,7 @@
-"""Two passes over a large array, each at about memory speed: sum it to some of its axes, and scale it along some of its axes.
+"""Sum a large array to some of its axes, and multiply small matrices, at about memory speed.
 
 Plain NumPy reaches that speed only where the innermost run of like axes (all kept or all dropped) is long: with the two to ten cells of a
-typical column it spends its time starting loops. Both passes therefore work on a suffix of the axes that is large enough for long loops.
+typical column it spends its time starting loops. Sums therefore work on a suffix of the axes that is large enough for long loops.
 
 Everything runs on one thread. Two threads were up to twice as fast on an idle machine, and gained nothing where another process used the
 second core. A threaded BLAS call could even wait a whole time slice for its other half, so all calls here stay below that size.
@@ -9,11 +9,10 @@ second core. A threaded BLAS call could even wait a whole time slice for its oth
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
@@ -23,7 +22,6 @@ _SUFFIX = 256  # cells that a vector sum should run over
 _CALL = 8192  # cells of a matrix in one BLAS call: OpenBLAS starts threads above 9216
 _PRODUCTS = 250_000  # products of numbers in one BLAS call: OpenBLAS starts threads above 262,144
 _TILE = 100  # the most rows and columns of a tile
-_CHUNK = 1 << 15  # cells of an expanded factor: fits in the second-level cache
 
 
 def sum_to(array: Weights, axes: Axes) -> Weights:
@@ -41,90 +39,56 @@ def sum_to(array: Weights, axes: Axes) -> Weights:
 def _sum_steps(shape: tuple[int, ...], axes: Axes) -> tuple[tuple[Callable[[Weights], Weights], ...], tuple[int, ...]]:
     """Return the steps of a sum, and the shape of its result."""
     steps: list[Callable[[Weights], Weights]] = []
-    kept = _kept(shape, axes)
+    keep = [axis in axes for axis in range(len(shape))]
     cut = _cut(shape, _SUFFIX)
-    sizes, keeps = _runs(shape[:cut], kept[:cut])
+    sizes, keeps = _runs(shape[:cut], keep[:cut])
     if not all(keeps):
         dropped = tuple(run for run, keep in enumerate(keeps) if not keep)
         steps.append(partial(_reduced, shape=(*sizes, -1), axis=dropped))
     before = math.prod(_only(sizes, keeps))
-    sizes, keeps = _runs(shape[cut:], kept[cut:])
+    sizes, keeps = _runs(shape[cut:], keep[cut:])
     while not all(keeps):
         run = keeps.index(False)
         before *= math.prod(sizes[:run])
         size, after = sizes[run], math.prod(sizes[run + 1 :])
-        if after >= _LOOP or (after == 1 and size > _CALL):
-            steps.append(partial(_reduced, shape=(before, size, after), axis=(1,)))
-        elif after > 1 and size * after >= _SUFFIX:
-            steps.append(partial(_column_sums, shape=(before, size, after)))
+        if after >= _LOOP or size * after >= (_SUFFIX if after > 1 else _CALL):
+            steps.append(partial(_middle_summed, shape=(before, size, after)))
         else:
             matrix = _summing(tuple(sizes[run:]), tuple(keeps[run:]))
             steps.append(partial(_multiplied, shape=(before, size * after), matrix=matrix))
             break
         sizes, keeps = sizes[run + 1 :], keeps[run + 1 :]
-    return tuple(steps), tuple(_only(shape, kept))
+    return tuple(steps), tuple(_only(shape, keep))
 
 
 def _reduced(array: Weights, *, shape: tuple[int, ...], axis: tuple[int, ...]) -> Weights:
     return np.asarray(np.add.reduce(array.reshape(shape), axis=axis))
 
 
+def _middle_summed(array: Weights, *, shape: tuple[int, int, int]) -> Weights:
+    return np.asarray(np.einsum("ijk->ik", array.reshape(shape)))
+
+
 def _multiplied(array: Weights, *, shape: tuple[int, ...], matrix: Weights) -> Weights:
     return times(array.reshape(shape), matrix)
-
-
-def scale_along(array: Weights, axes: Axes, *, factor: Weights) -> None:
-    """Multiply a contiguous array in place by a function of the given axes, which are in ascending order.
-
-    Where the innermost run is short, the factor is first expanded over chunks of trailing axes that stay in the cache.
-    """
-    shape = array.shape
-    kept = _kept(shape, axes)
-    sizes, keeps = _runs(shape, kept)
-    if not sizes or sizes[-1] >= _LOOP:
-        view = array.reshape(sizes)
-        view *= factor.reshape([size if keep else 1 for size, keep in zip(sizes, keeps, strict=True)])
-        return
-    cut = _cut(shape, _CHUNK)
-    inner = math.prod(shape[cut + 1 :])
-    step = min(shape[cut], max(1, _CHUNK // inner))
-    chunk, chunk_kept = (step, *shape[cut + 1 :]), kept[cut:]
-    cells = _cells(chunk, chunk_kept)
-    expanded = np.empty(chunk)
-    choices: list[Iterable[int | slice]] = [
-        range(size) if keep else (slice(None),) for size, keep in zip(shape[:cut], kept[:cut], strict=True)
-    ]
-    for outer in itertools.product(*choices):
-        inside = factor[tuple(index for index in outer if isinstance(index, int))]
-        for start in range(0, shape[cut], step):
-            view = array[*outer, start : start + step]
-            length = min(step, shape[cut] - start)
-            source = inside[start : start + length] if kept[cut] else inside
-            # Every index is in range; "clip" only avoids the buffer that NumPy needs to check the indices first.
-            np.take(source, cells[:length], out=expanded[:length], mode="clip")
-            view *= expanded[:length]
-
-
-def _kept(shape: Sequence[int], axes: Axes) -> list[bool]:
-    return [axis in axes for axis in range(len(shape))]
 
 
 def _only(sizes: Sequence[int], keeps: Sequence[bool]) -> list[int]:
     return [size for size, keep in zip(sizes, keeps, strict=True) if keep]
 
 
-def _runs(shape: Sequence[int], kept: Sequence[bool]) -> tuple[list[int], list[bool]]:
+def _runs(shape: Sequence[int], keep: Sequence[bool]) -> tuple[list[int], list[bool]]:
     """Merge neighbouring axes that are both kept or both dropped, and leave out axes of size one."""
     sizes: list[int] = []
     keeps: list[bool] = []
-    for size, keep in zip(shape, kept, strict=True):
+    for size, is_kept in zip(shape, keep, strict=True):
         if size == 1:
             continue
-        if keeps and keeps[-1] == keep:
+        if keeps and keeps[-1] == is_kept:
             sizes[-1] *= size
         else:
             sizes.append(size)
-            keeps.append(keep)
+            keeps.append(is_kept)
     return sizes, keeps
 
 
@@ -137,16 +101,12 @@ def _cut(shape: Sequence[int], cells: int) -> int:
     return cut
 
 
-def _cells(shape: Sequence[int], kept: Sequence[bool]) -> NDArray[np.intp]:
-    """Return, for every cell of the shape, the flat index of its cell among the kept axes."""
-    kept_shape = [size if keep else 1 for size, keep in zip(shape, kept, strict=True)]
-    return np.ascontiguousarray(np.broadcast_to(np.arange(math.prod(kept_shape)).reshape(kept_shape), shape))
-
-
 @lru_cache(maxsize=128)  # the plans of many sums share one; the largest is of 260 KB
 def _summing(sizes: tuple[int, ...], keeps: tuple[bool, ...]) -> Weights:
     """Return the zero-one matrix that sums a row of cells to the cells of the kept runs."""
-    matrix = np.eye(math.prod(_only(sizes, keeps)))[_cells(sizes, keeps).ravel()]
+    shape = [size if keep else 1 for size, keep in zip(sizes, keeps, strict=True)]
+    cells = np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), sizes).ravel()
+    matrix = np.eye(math.prod(shape))[cells]
     matrix.flags.writeable = False
     return matrix
 
@@ -182,18 +142,7 @@ def products(left: Weights, right: Weights) -> Weights:
     result = np.zeros((stack, rows, columns))
     tiles = itertools.product(range(0, summed, depth), range(0, rows, height), range(0, columns, width))
     for start, row, column in tiles:
-        one = left[:, row : row + height, start : start + depth]
-        other = right[:, start : start + depth, column : column + width]
-        result[:, row : row + height, column : column + width] += np.matmul(one, other)
-    return result
-
-
-def _column_sums(array: Weights, *, shape: tuple[int, int, int]) -> Weights:
-    """Sum over the middle axis of an array in this shape, whose last axis is short."""
-    stack = array.reshape(shape)
-    step = _CALL // stack.shape[2]
-    result = np.zeros((stack.shape[0], stack.shape[2]))
-    for start in range(0, stack.shape[1], step):
-        part = stack[:, start : start + step]
-        result += np.matmul(np.ones(part.shape[1]), part)
+        result[:, row : row + height, column : column + width] += np.matmul(
+            left[:, row : row + height, start : start + depth], right[:, start : start + depth, column : column + width]
+        )
     return result

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.models.evidence import LEAST_NOISE
+from dpcore.marginals.measurements import LEAST_NOISE
+from dpcore.marginals.shrinkage import project, shrunk
+from dpcore.models.exchange import numbered
 from dpcore.models.model import RowCodes
 
 Numbers = NDArray[np.int64]
 Shares = NDArray[np.float64]
-
-PROPORTIONAL_TRIES = 4
-"""How often persons are spread over groups in proportion to their rows, before full groups make that pointless."""
 
 
 def size_ends(limit: int) -> tuple[int, ...]:
@@ -62,8 +61,8 @@ class PersonSizes:
     @classmethod
     def of_one(cls) -> "PersonSizes":
         """Return the sizes of persons who have one row each, which needs no measurement."""
-        one = NoisyPersons((1,), noise=LEAST_NOISE)
-        return cls(one, one)
+        exact = NoisyPersons((1,), noise=LEAST_NOISE)
+        return cls(exact, exact)
 
     @property
     def limit(self) -> int:
@@ -80,7 +79,7 @@ class PersonSizes:
         """Return the share of persons with 1, 2, ... rows.
 
         Each class has the mean of what both measurements say, weighted by their precision. Within a class, sizes are equally frequent
-        except as far as the differences between them stand out of the noise (James and Stein 1961). None is negative.
+        except as far as the differences between them stand out of the noise. None is negative.
 
         >>> noisy = NoisyPersons((50, 30, 90, 10, -3), noise=2.0), NoisyPersons((52, 29, 101, 1), noise=2.0)
         >>> PersonSizes(*noisy).shares().round(2).tolist()
@@ -93,9 +92,9 @@ class PersonSizes:
         precise = 1 / class_noise**2, 1 / (widths * noise**2)
         summed = np.add.reduceat(sizes, (0, *ends[:-1]))
         totals = (precise[0] * np.array(self.by_class.numbers) + precise[1] * summed) / (precise[0] + precise[1])
-        totals = _not_negative(totals, max(float(totals.sum()), 1.0))
+        totals = project(totals, max(float(totals.sum()), 1.0))
         parts = (
-            _not_negative(total / width + _clear(sizes[end - width : end], noise), total)
+            project(total / width + shrunk(sizes[end - width : end], variance=noise**2), total)
             for total, width, end in zip(totals.tolist(), widths.tolist(), ends, strict=True)
         )
         shares: Shares = np.concatenate(list(parts))
@@ -105,24 +104,6 @@ class PersonSizes:
     def in_classes(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Sum numbers by size over each class."""
         return np.add.reduceat(numbers, (0, *size_ends(self.limit)[:-1]))
-
-
-def _clear(sizes: Shares, noise: float) -> Shares:
-    """Return how far the sizes of a class are from their mean, shrunk by as much as noise alone would move them."""
-    apart: Shares = sizes - sizes.mean()
-    squares = float(apart @ apart)
-    expected = (len(sizes) - 1) * noise**2
-    return apart * max(0.0, 1 - expected / squares) if squares else apart
-
-
-def _not_negative(numbers: Shares, total: float) -> Shares:
-    """Return the nearest numbers that are not negative and have this sum."""
-    if total <= 0:
-        return np.zeros_like(numbers)
-    falling = np.sort(numbers)[::-1]
-    surplus = (np.cumsum(falling) - total) / np.arange(1, len(numbers) + 1)
-    nearest: Shares = np.maximum(numbers - surplus[np.flatnonzero(falling > surplus)[-1]], 0.0)
-    return nearest
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +133,8 @@ def divide(codes: Sequence[RowCodes], *, constant: Sequence[int], shares: Shares
         shares: The wanted share of persons with 1, 2, ... rows.
         rng: Draws which group a person gets its rows from, and the order of the persons.
     """
-    groups = _groups([codes[axis] for axis in constant], len(codes[0]))
+    columns = ((codes[axis], int(codes[axis].max(initial=0)) + 1) for axis in constant)
+    groups = np.unique(numbered(columns, len(codes[0])), return_inverse=True)[1]
     order = np.argsort(groups, kind="stable")
     sizes = _sizes(np.bincount(groups).astype(np.int64), shares, rng=rng)
     starts = np.cumsum(sizes) - sizes
@@ -160,15 +142,6 @@ def divide(codes: Sequence[RowCodes], *, constant: Sequence[int], shares: Shares
     sizes, starts = sizes[shuffled], starts[shuffled]
     places = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(order))
     return Division(order[places], sizes)
-
-
-def _groups(columns: Sequence[RowCodes], rows: int) -> Numbers:
-    """Number the combinations of values that occur, and return that of each row."""
-    groups = np.zeros(rows, dtype=np.int64)
-    for column in columns:
-        joined = groups * (int(column.max(initial=0)) + 1) + column
-        groups = np.unique(joined, return_inverse=True)[1].astype(np.int64, copy=False)
-    return groups
 
 
 def _sizes(room: Numbers, shares: Shares, *, rng: np.random.Generator) -> Numbers:
@@ -182,9 +155,9 @@ def _sizes(room: Numbers, shares: Shares, *, rng: np.random.Generator) -> Number
     owners, sizes, owed = [], [], 0.0  # owed: rows that larger persons should have had
     for size in range(len(shares), 0, -1):
         owed += size * float(persons[size - 1])
-        wanted = int(room.sum()) if size == 1 else math.floor(owed / size + 1e-9)
-        if wanted:
-            placed = _spread(wanted, room // size, weights=room, rng=rng)
+        number = int(room.sum()) if size == 1 else math.floor(owed / size + 1e-9)
+        if number:
+            placed = _spread(number, room // size, weights=room, rng=rng)
             room -= size * placed
             owed -= size * int(placed.sum())
             owners.append(np.repeat(np.arange(len(room)), placed))
@@ -194,19 +167,19 @@ def _sizes(room: Numbers, shares: Shares, *, rng: np.random.Generator) -> Number
     return np.concatenate(sizes)[np.argsort(np.concatenate(owners), kind="stable")]
 
 
-def _spread(wanted: int, capacity: Numbers, *, weights: Numbers, rng: np.random.Generator) -> Numbers:
+def _spread(number: int, capacity: Numbers, *, weights: Numbers, rng: np.random.Generator) -> Numbers:
     """Spread persons over groups in proportion to weights, at most as many in each as it has capacity for."""
     placed = np.zeros_like(capacity)
-    for _ in range(PROPORTIONAL_TRIES):
-        left, spare = wanted - int(placed.sum()), capacity - placed
+    for _ in range(4):  # until full groups make it pointless
+        left, spare = number - int(placed.sum()), capacity - placed
         ends = np.cumsum(np.where(spare > 0, weights, 0))
         if not left or not ends[-1]:
             return placed
         positions = (np.arange(left) + rng.random()) * (int(ends[-1]) / left)
-        found = np.searchsorted(ends, np.minimum(positions, np.nextafter(float(ends[-1]), 0.0)), side="right")
-        placed += np.minimum(np.bincount(found, minlength=len(capacity)), spare)
+        groups = np.searchsorted(ends, np.minimum(positions, np.nextafter(float(ends[-1]), 0.0)), side="right")
+        placed += np.minimum(np.bincount(groups, minlength=len(capacity)), spare)
     order = rng.permutation(len(capacity))
     spare = (capacity - placed)[order]
     before = np.cumsum(spare) - spare
-    placed[order] += np.clip(wanted - int(placed.sum()) - before, 0, spare)
+    placed[order] += np.clip(number - int(placed.sum()) - before, 0, spare)
     return placed

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from dpcore.marginals.workload import Axes
 from dpcore.models.curvature import Curvature, Vector, dot
 from dpcore.models.evidence import Evidence
-from dpcore.models.model import Model, Weights
+from dpcore.models.model import Fittable, Weights
 
 Functions = Mapping[Axes, Weights]
 """The logarithm of a multiplicative-weights distribution: a function for each set of columns.
@@ -22,12 +23,20 @@ RATE = 1 / 20  # of the noise: a step moves a count of 20 times its noise half o
 CLOSE = 0.03  # a step is solved when its slope has fallen to this fraction
 MOST_DIRECTIONS = 40  # the most search directions for one step
 SHORTER = 0.5  # a step that increases the error is repeated with the rate times this
-FARTHEST = 4.0  # the most that a try may change any logarithm
-STEEP = 0.9  # a try has gone too far if the slope there rises by more than this fraction of its initial fall
+CELL_TRIES = 4e8  # a large dense model gets fewer tries, so that tries x cells stays below this
+
+
+def affordable_tries(cells: int, *, most: int, least: int = 1) -> int:
+    """Return the most evaluations of a dense model with so many cells.
+
+    >>> affordable_tries(10**6, most=500), affordable_tries(10**8, most=500)
+    (400, 4)
+    """
+    return max(least, min(most, int(CELL_TRIES / cells)))
 
 
 def refine(
-    model: Model, evidence: Evidence, functions: Functions, *, tries: int, per_cell: float = 0.5
+    model: Fittable, evidence: Evidence, functions: Functions, *, tries: int, per_cell: float = 0.5
 ) -> dict[Axes, Weights]:
     """Fit a model to all measured marginals by implicit multiplicative-weights steps, and return its functions.
 
@@ -66,6 +75,20 @@ def refine(
     return search.settle(here if here.error <= search.enough(here, per_cell) else search.lowest)
 
 
+class Misfit(NamedTuple):
+    """How far a model is from measurements: its squared error in units of the noise, the number of counts, and how many expected ones stand out."""
+
+    error: float
+    cells: int
+    standing_out: int
+
+
+def misfit(model: Fittable, functions: Functions, evidence: Evidence) -> Misfit:
+    """Set a model to its functions, which are of measured marginals, and return how far it is from the measurements."""
+    search = _Search(model, evidence, functions, tries=0)
+    return Misfit(search.lowest.error, len(search.measured), search.standing_out(search.lowest))
+
+
 @dataclass(frozen=True, eq=False)
 class _Point:
     """A distribution: the logarithms of its functions, its expected counts, and its squared error in units of the noise."""
@@ -78,19 +101,17 @@ class _Point:
 class _Search:
     """The search for the best fit, with all measured marginals stacked as one vector of cells."""
 
-    def __init__(self, model: Model, evidence: Evidence, functions: Functions, *, tries: int) -> None:
+    def __init__(self, model: Fittable, evidence: Evidence, functions: Functions, *, tries: int) -> None:
         self.tries = tries
         self.curvature = Curvature()
         self._model = model
         self._shapes = {axes: target.counts.shape for axes, target in evidence}
         # What constraints exclude is no evidence, and no cell: its count would be noise alone.
-        self._kept = [_possible_cells(model, axes) for axes in evidence.axes]
-        counts = [target.counts.ravel()[kept] for (_, target), kept in zip(evidence, self._kept, strict=True)]
-        sizes = [len(each) for each in counts]
-        self._measured = np.concatenate(counts)
-        self.variance = np.concatenate(
-            [target.variance.ravel()[kept] for (_, target), kept in zip(evidence, self._kept, strict=True)]
-        )
+        self._cells = [_possible_cells(model, axes) for axes in evidence.axes]
+        counts = [target.counts.ravel()[cells] for (_, target), cells in zip(evidence, self._cells, strict=True)]
+        variances = [target.variance.ravel()[cells] for (_, target), cells in zip(evidence, self._cells, strict=True)]
+        sizes = list(map(len, counts))
+        self.measured, self.variance = np.concatenate(counts), np.concatenate(variances)
         self._places = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
         self.lowest = self.at(self._stacked(functions))  # the point with the smallest error so far
 
@@ -99,9 +120,9 @@ class _Search:
         self._model.assign(self._split(logarithms))
         marginals = self._model.marginals(self._shapes)
         expected = np.concatenate(
-            [marginals[axes].ravel()[kept] for axes, kept in zip(self._shapes, self._kept, strict=True)]
+            [marginals[axes].ravel()[cells] for axes, cells in zip(self._shapes, self._cells, strict=True)]
         )
-        residual = self._measured - expected
+        residual = self.measured - expected
         return _Point(logarithms, expected, dot(residual, residual / self.variance))
 
     def settle(self, point: _Point) -> dict[Axes, Weights]:
@@ -110,9 +131,13 @@ class _Search:
         self._model.assign(functions)
         return functions
 
+    def standing_out(self, point: _Point) -> int:
+        """Return how many expected counts stand out of the noise of their measurement."""
+        return int(np.count_nonzero(point.expected > STANDS_OUT * self.variance**0.5))
+
     def enough(self, point: _Point, per_cell: float) -> float:
         """Return the error at which only noise is left to fit."""
-        return len(self._measured) - per_cell * np.count_nonzero(point.expected > STANDS_OUT * self.variance**0.5)
+        return len(self.measured) - per_cell * self.standing_out(point)
 
     def step(self, start: _Point, rate: float) -> _Point:
         """Return the end of an implicit step, or the last point before the tries run out.
@@ -122,7 +147,7 @@ class _Search:
         rows x log(total weight) - measured x logarithms + |here - start|^2 x variance / (2 x rate).
         """
         pull = self.variance / rate
-        here, slope = start, start.expected - self._measured
+        here, slope = start, start.expected - self.measured
         diagonal = here.expected + pull
         close = CLOSE**2 * dot(slope, slope / diagonal)
         for _ in range(MOST_DIRECTIONS):
@@ -138,41 +163,38 @@ class _Search:
         self, here: _Point, slope: Vector, direction: Vector, start: Vector, pull: Vector
     ) -> tuple[_Point, Vector]:
         """Return a point along a direction that is not far beyond the minimum there, and the slope at it."""
-        falls = dot(slope, direction)
-        length = min(1.0, FARTHEST / float(np.abs(direction).max()))
-        while True:
-            there = self.at(here.logarithms + length * direction)
-            self.tries -= 1
+        there = here
+
+        def slope_at(logarithms: Vector) -> Vector:
+            nonlocal there
+            there = self.at(logarithms)
             self.lowest = min(self.lowest, there, key=lambda point: point.error)
-            new = there.expected - self._measured + pull * (there.logarithms - start)
-            rises = dot(new, direction)
-            if rises <= -STEEP * falls or self.tries <= 0:
-                break
-            length *= min(0.7, max(0.2, falls / (falls - rises)))
-        self.curvature.learn(there.logarithms - here.logarithms, new - slope)
-        return there, new
+            return there.expected - self.measured + pull * (logarithms - start)
+
+        reach = float(np.abs(direction).max())
+        _, slope, self.tries = self.curvature.search(
+            here.logarithms, slope, direction, reach=reach, slope_at=slope_at, tries=self.tries
+        )
+        return there, slope
 
     def _stacked(self, functions: Functions) -> Vector:
         """Return the functions as one vector, with zeros for missing ones."""
-        vector = np.zeros(len(self._measured))
-        for axes, place, kept in zip(self._shapes, self._places, self._kept, strict=True):
+        vector = np.zeros(len(self.measured))
+        for axes, place, cells in zip(self._shapes, self._places, self._cells, strict=True):
             if axes in functions:
-                vector[place] = functions[axes].ravel()[kept]
+                vector[place] = functions[axes].ravel()[cells]
         return vector
 
     def _split(self, vector: Vector) -> dict[Axes, Weights]:
         """Return a vector as functions, which are zero where constraints leave no cell."""
         functions: dict[Axes, Weights] = {}
-        for (axes, shape), place, kept in zip(self._shapes.items(), self._places, self._kept, strict=True):
-            if isinstance(kept, slice):
-                functions[axes] = vector[place].reshape(shape)
-            else:
-                functions[axes] = np.zeros(shape)
-                functions[axes].ravel()[kept] = vector[place]
+        for (axes, shape), place, cells in zip(self._shapes.items(), self._places, self._cells, strict=True):
+            functions[axes] = np.zeros(shape)
+            functions[axes].ravel()[cells] = vector[place]
         return functions
 
 
-def _possible_cells(model: Model, axes: Axes) -> slice | NDArray[np.intp]:
+def _possible_cells(model: Fittable, axes: Axes) -> slice | NDArray[np.intp]:
     """Return the possible cells of a marginal, as positions in the flat array."""
     possible = model.possible(axes)
     return slice(None) if possible is None else np.flatnonzero(possible)

@@ -14,36 +14,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 FEWEST_CELLS = 16
-"""Columns with fewer cells in order are left as they are."""
+"""Columns with fewer cells in order stay as they are."""
 
 STANDS_OUT = 2.0  # standard deviations of noise above which a difference is kept
 
 
 def smoothed(counts: NDArray[np.float64], *, deviation: float) -> tuple[NDArray[np.float64], float]:
-    """Return smoothed counts, and the number of differences that were kept, divided by the cells. The sum stays the same.
+    """Return smoothed counts, and the number of differences that are left, divided by the cells. The sum stays the same.
 
-    This share stands for the variance that is left. On a flat column more is left, as differences that noise has made large are kept.
+    This share stands for the variance that is left. On a flat column more is left, as differences that noise has made large stay.
 
     Args:
         counts: The noisy counts of all cells, in order.
         deviation: The standard deviation of the noise in each.
 
-    >>> counts, kept = smoothed(np.array([9.0, 11, 12, 8, 10, 10, 90, 11, 9]), deviation=2.0)
-    >>> counts.round(1).tolist(), round(kept, 2)
+    >>> counts, left = smoothed(np.array([9.0, 11, 12, 8, 10, 10, 90, 11, 9]), deviation=2.0)
+    >>> counts.round(1).tolist(), round(left, 2)
     ([10.1, 10.1, 10.1, 9.8, 9.8, 10.0, 90.0, 10.5, 9.6], 0.44)
     """
     cells = len(counts)
     means = np.concatenate([counts, counts[::-1]])  # mirrored, so that the ends have neighbours
-    differences, kept = [], 1.0
+    differences, left = [], 1.0
     run = 1  # the length of the runs that are compared
     while 2 * run <= len(means):
         after = np.roll(means, -run)
         half, means = (means - after) / 2, (means + after) / 2
         stands_out = np.abs(half) > STANDS_OUT * deviation / np.sqrt(2 * run)
         differences.append(np.where(stands_out, half, 0.0))
-        kept += float(stands_out.mean()) * cells / (2 * run)
+        left += float(stands_out.mean()) * cells / (2 * run)
         run *= 2
     for half in reversed(differences):
         run //= 2
         means = (means + half + np.roll(means - half, run)) / 2
-    return means[:cells], min(1.0, kept / cells)
+    return means[:cells], min(1.0, left / cells)

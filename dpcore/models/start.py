@@ -6,7 +6,7 @@ table would outvote the private one (docs/decisions/0057).
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -19,15 +19,12 @@ from dpcore.marginals.workload import Axes
 from dpcore.models.dense import DenseModel
 from dpcore.models.evidence import Evidence
 from dpcore.models.factored import FactoredModel
-from dpcore.models.model import Model, Weights
-from dpcore.models.refine import STANDS_OUT, Functions, refine
+from dpcore.models.model import Model
+from dpcore.models.refine import Functions, Misfit, affordable_tries, refine
 
 TRIES = 100  # evaluations of the model
-DENSE_CELL_TRIES = 4e8  # a large dense model gets fewer, so that tries x cells stays below this
 MOST_CELLS = 1 << 21  # of all marginals of a start together
-ROWS_PER_CELL = 4  # in the pairs of a factored start: with fewer rows, cells are merged
 MOST_EXCESS = 0.3  # a start must predict the measurements with at most this part of the error, beyond noise, that is there without it
-PER_CELL = 0.5  # parameters for each cell that stands out of the sampling error
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +69,7 @@ class PublicRows:
             cells = cells * size + resolutions.groups(column, axis)[self.codes[column]]
         return np.bincount(cells, minlength=math.prod(shape)).reshape(shape)
 
-    def knows(self, columns: Iterable[int]) -> bool:
+    def tells(self, columns: Iterable[int]) -> bool:
         """Return whether the table tells all of these columns."""
         return all(column in self.codes for column in columns)
 
@@ -104,7 +101,7 @@ class Gate:
         """Compare a public table with measured columns."""
         distance = uniform = 0.0
         for axes, target in evidence:
-            if len(axes) == 1 and axes[0] < resolutions.columns and rows.knows(axes):
+            if len(axes) == 1 and axes[0] < resolutions.columns and rows.tells(axes):
                 shares, noise = target.counts / evidence.total, target.variance / evidence.total**2
                 public = rows.counts(axes, resolutions) / max(rows.rows, 1)
                 distance += float(np.sum((shares - public) ** 2 - noise))
@@ -116,15 +113,14 @@ def dense_start(shape: tuple[int, ...], rows: PublicRows, sets: Iterable[Axes]) 
     """Return the start that a public table tells a dense model, from its largest marginals among these sets."""
     resolutions, cells = Resolutions(shape), 0
     chosen: list[Axes] = []
-    known = [axes for axes in sets if rows.knows(axes)]
-    for axes in sorted(known, key=lambda each: (-len(each), resolutions.cells(each))):
+    for axes in sorted(filter(rows.tells, sets), key=lambda axes: (-len(axes), resolutions.cells(axes))):
         within = any(set(axes) <= set(larger) for larger in chosen)
         if not within and cells + resolutions.cells(axes) <= MOST_CELLS:
             chosen.append(axes)
             cells += resolutions.cells(axes)
     model = DenseModel(shape, total=float(max(rows.rows, 1)))
-    tries = max(1, min(TRIES, int(DENSE_CELL_TRIES / math.prod(shape))))
-    return _fitted(model, rows, [*_singles(rows), *sorted(chosen)], resolutions, tries=tries)
+    tries = affordable_tries(math.prod(shape), most=TRIES)
+    return _fitted(model, rows, sorted(chosen), tries=tries)
 
 
 def factored_start(resolutions: Resolutions, rows: PublicRows, sets: Iterable[Axes], *, room: int) -> Start:
@@ -132,32 +128,29 @@ def factored_start(resolutions: Resolutions, rows: PublicRows, sets: Iterable[Ax
 
     Pairs are added by their mutual information, as long as the model has at most `room` cells.
     """
-    pairs = dict.fromkeys(pair for axes in sets for pair in combinations(axes, 2) if rows.knows(pair))
-    versions = [_version(resolutions, pair, most_cells=rows.rows / ROWS_PER_CELL) for pair in pairs]
-    told = {axes: _information(rows.counts(axes, resolutions)) for axes in versions}
+    pairs = dict.fromkeys(pair for axes in sets for pair in combinations(axes, 2) if rows.tells(pair))
+    # With fewer than four rows a cell, cells are merged.
+    versions = [_version(resolutions, pair, most_cells=rows.rows / 4) for pair in pairs]
+    information = {axes: _information(rows.counts(axes, resolutions)) for axes in versions}
     model = FactoredModel(resolutions, total=float(max(rows.rows, 1)))
     chosen: list[Axes] = []
-    for axes in sorted(told, key=lambda each: (-told[each], each)):
-        if told[axes] > 0 and model.cells_with(axes) <= room:
+    for axes in sorted(information, key=lambda axes: (-information[axes], axes)):
+        if information[axes] > 0 and model.cells_with(axes) <= room:
             model.make_room([axes])
             chosen.append(axes)
-    return _fitted(model, rows, [*_singles(rows), *chosen], resolutions, tries=TRIES)
+    return _fitted(model, rows, chosen, tries=TRIES)
 
 
-def _fitted(model: Model, rows: PublicRows, sets: Sequence[Axes], resolutions: Resolutions, *, tries: int) -> Start:
-    """Fit a model to marginals of a public table, until only its sampling error is left."""
+def _fitted(model: Model, rows: PublicRows, sets: Iterable[Axes], *, tries: int) -> Start:
+    """Fit a model to the columns of a public table and these marginals, until only the sampling error of the table is left."""
     evidence = Evidence()
-    for axes in sets:
-        counts = rows.counts(axes, resolutions)
+    for axes in (*((column,) for column in sorted(rows.codes)), *sets):
+        counts = rows.counts(axes, model.resolutions)
         noise = max(1.0, math.sqrt(float(counts.mean())))  # the sampling error of a typical cell
         evidence.add(Measurement("prior", axes, cell=None, values=counts, noise=noise))
-    functions = refine(model, evidence, {}, tries=tries, per_cell=PER_CELL)
+    functions = refine(model, evidence, {}, tries=tries)
     # As they are stored in a release, so that everybody starts from the same numbers.
-    return Start({axes: each.astype(np.float32).astype(np.float64) for axes, each in functions.items()})
-
-
-def _singles(rows: PublicRows) -> Iterator[Axes]:
-    return ((column,) for column in sorted(rows.codes))
+    return Start({axes: function.astype(np.float32).astype(np.float64) for axes, function in functions.items()})
 
 
 def _version(resolutions: Resolutions, pair: Axes, *, most_cells: float) -> Axes:
@@ -179,51 +172,25 @@ def _information(counts: npt.NDArray[np.int64]) -> float:
     total = max(int(counts.sum()), 1)
     alone = counts.sum(axis=1, keepdims=True) * (counts.sum(axis=0, keepdims=True) / total)
     seen = counts > 0
-    found = float(np.sum(counts[seen] * np.log(counts[seen] / alone[seen]))) / total
+    information = float(np.sum(counts[seen] * np.log(counts[seen] / alone[seen]))) / total
     rows, columns = counts.shape
-    return found - float((rows - 1) * (columns - 1)) / (2 * total)
+    return information - float((rows - 1) * (columns - 1)) / (2 * total)
 
 
-@dataclass(frozen=True, eq=False)
-class First:
-    """A first model, which knows its start and the columns, and its functions."""
-
-    model: Model
-    functions: Functions
-
-    def error(self, evidence: Evidence) -> tuple[float, int, int]:
-        """Return the squared error of all measurements in units of the noise, how many counts they have, and how many expected ones stand out.
-
-        Counts that constraints exclude are noise alone, and are left out. The model is left at its functions.
-        """
-        self.model.assign(self.functions)
-        marginals = self.model.marginals(evidence.axes)
-        error, cells, stand_out = 0.0, 0, 0
-        for axes, target in evidence:
-            expected: Weights = marginals[axes]
-            possible = self.model.possible(axes)
-            squares = (target.counts - expected) ** 2 / target.variance
-            error += float(np.sum(squares if possible is None else squares[possible]))
-            cells += squares.size if possible is None else int(possible.sum())
-            stand_out += int(np.count_nonzero(expected > STANDS_OUT * np.sqrt(target.variance)))
-        return error, cells, stand_out
-
-
-def reconsidered(start: Start, gate: Gate, evidence: Evidence, *, started: First, plain: First) -> tuple[Start, Gate]:
+def reconsidered(start: Start, gate: Gate, *, started: Misfit, plain: Misfit) -> tuple[Start, Gate]:
     """Return the start of the last model: uniform unless `start` predicts all measurements far better, else `start` with its `news`.
 
     Args:
         start: The start of the rounds.
         gate: Its gate.
-        evidence: All measurements.
-        started: The first model with this start.
-        plain: The first model without it.
+        started: How far the first model with this start, which knows the columns, is from all measurements.
+        plain: How far the first model without it is.
     """
-    (error, cells, stand_out), (plain_error, _, _) = started.error(evidence), plain.error(evidence)
-    taken = error - cells < MOST_EXCESS * (plain_error - cells)
-    gate = replace(gate, taken=taken, error=error / cells, uniform_error=plain_error / cells)
+    excess = started.error - started.cells
+    taken = excess < MOST_EXCESS * (plain.error - plain.cells)
+    gate = replace(gate, taken=taken, error=started.error / started.cells, uniform_error=plain.error / plain.cells)
     if not taken:
         return UNIFORM, gate
-    excess = max(0.0, error - cells) / max(stand_out, 1)
+    excess = max(0.0, excess) / max(started.standing_out, 1)
     # A prediction whose squared error is `excess` times the variance of the noise is best corrected by this part of what is missing.
     return replace(start, news=excess / (1 + excess)), gate

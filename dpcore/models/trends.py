@@ -19,7 +19,7 @@ from dpcore.marginals.workload import Axes
 from dpcore.models.curvature import Curvature, Vector, dot
 from dpcore.models.evidence import Evidence, Orders, Target
 from dpcore.models.model import Model, Weights
-from dpcore.models.refine import FARTHEST, STEEP, Functions
+from dpcore.models.refine import Functions
 
 STANDS_OUT = 3.0  # standard deviations by which a model must miss a trend before it is corrected
 CLOSE = 0.5  # standard deviations to which it is corrected
@@ -49,18 +49,16 @@ class _Trend:
         return float(np.sum(marginal * self.scores))
 
 
-def keep_trends(
-    model: Model, evidence: Evidence, functions: Functions, *, resolutions: Resolutions, orders: Orders
-) -> dict[Axes, Weights]:
+def keep_trends(model: Model, evidence: Evidence, functions: Functions, *, orders: Orders) -> dict[Axes, Weights]:
     """Correct a fitted model where it misses measured trends, and return its functions.
 
     Args:
         model: The model, at `functions`. It is left at the returned functions.
         evidence: The measurements that it was fitted to.
         functions: Its functions.
-        resolutions: What the axes stand for.
         orders: The ordered columns.
     """
+    resolutions = model.resolutions
     ordered = {axis for column in orders for axis in resolutions.versions(column)}
     joint = {axes: target for axes, target in evidence if sum(axis in ordered for axis in axes) > 1}
     singles = [axes for axes in evidence.axes if len(axes) == 1]
@@ -74,9 +72,9 @@ def keep_trends(
             if columns not in best or trend.deviation < best[columns].deviation:
                 best[columns] = trend
     missed = [
-        each
-        for each in best.values()
-        if abs(each.expected(marginals[each.axes]) - each.measured) > STANDS_OUT * each.deviation
+        trend
+        for trend in best.values()
+        if abs(trend.expected(marginals[trend.axes]) - trend.measured) > STANDS_OUT * trend.deviation
     ]
     if not missed:
         return dict(functions)
@@ -111,12 +109,12 @@ def _trend(  # noqa: PLR0913  a measured marginal, its model, and what is known 
     scores = np.ones([1] * len(axes))
     for axis, ranked in zip(pair, ranks, strict=True):
         place = axes.index(axis)
-        counts = marginal.sum(axis=tuple(other for other in range(len(axes)) if other != place))
+        counts = marginal.sum(axis=tuple(at for at in range(len(axes)) if at != place))
         scores = scores * _standardized(counts, ranked).reshape([-1 if at == place else 1 for at in range(len(axes))])
-    kept = np.ones(marginal.shape) if possible is None else possible.astype(np.float64)
-    counts = target.counts * kept
+    allowed = np.ones(marginal.shape) if possible is None else possible.astype(np.float64)
+    counts = target.counts * allowed
     scale = float(marginal.sum()) / max(float(counts.sum()), 1.0)
-    variance = float(np.sum(kept * target.variance * scores**2))
+    variance = float(np.sum(allowed * target.variance * scores**2))
     measured = float(np.sum(counts * scores)) * scale
     return _Trend(axes, scores, measured, max(math.sqrt(variance), TINY))
 
@@ -129,8 +127,8 @@ def _standardized(counts: Vector, ranks: Vector) -> Vector:
     """
     inside = ~np.isnan(ranks)
     shares = np.where(inside, counts, 0.0) / max(float(counts[inside].sum()), TINY)
-    known = np.where(inside, ranks, 0.0)
-    centred = np.where(inside, known - dot(shares, known), 0.0)
+    ranks = np.where(inside, ranks, 0.0)
+    centred = np.where(inside, ranks - dot(shares, ranks), 0.0)
     spread = math.sqrt(dot(shares, centred**2))
     return centred / spread if spread > TINY else np.zeros(len(ranks))
 
@@ -138,59 +136,53 @@ def _standardized(counts: Vector, ranks: Vector) -> Vector:
 class _Correction:
     """The search for a model with the measured trends, and with the marginals of single columns as they are.
 
-    It is the minimum of a convex function of the columns' logarithms and of one factor for each trend. Its slope is expected - wanted.
+    It is the minimum of a convex function of the columns' logarithms and of one factor for each trend. Its slope is expected - measured.
     """
 
     def __init__(
         self, model: Model, functions: Functions, columns: Mapping[Axes, Weights], trends: Sequence[_Trend]
     ) -> None:
         self._model, self._functions, self._columns, self._trends = model, functions, columns, trends
-        self._wanted = np.concatenate([*columns.values(), [each.measured for each in trends]])
-        self._cells = len(self._wanted) - len(trends)
-        self._close = np.array([CLOSE * each.deviation for each in trends])
-        self._highest = np.array([float(np.abs(each.scores).max()) for each in trends])
+        self._measured = np.concatenate([*columns.values(), [trend.measured for trend in trends]])
+        self._cells = len(self._measured) - len(trends)
+        self._close = np.array([CLOSE * trend.deviation for trend in trends])
+        self._highest = np.array([float(np.abs(trend.scores).max()) for trend in trends])
 
     def solve(self) -> dict[Axes, Weights]:
         """Return the functions of the best model found, which is the given one if none is better."""
-        curvature, here, tries = Curvature(), np.zeros(len(self._wanted)), TRIES
-        slope, diagonal = self._at(here)
+        curvature, here, tries = Curvature(), np.zeros(len(self._measured)), TRIES
+        slope = self._slope_at(here)
         best, least = here, self._error(slope)
         while tries > 0 and least > 1:
-            direction = curvature.step(slope, diagonal, first=1 / 8)
-            falls, length = dot(slope, direction), min(1.0, FARTHEST / max(self._reach(direction), TINY))
-            while True:
-                there = here + length * direction
-                new, diagonal = self._at(there)
-                tries -= 1
-                rises = dot(new, direction)
-                if rises <= -STEEP * falls or tries <= 0:
-                    break
-                length *= min(0.7, max(0.2, falls / (falls - rises)))
-            curvature.learn(there - here, new - slope)
-            here, slope = there, new
+            direction = curvature.step(slope, self._diagonal, first=1 / 8)
+            reach = max(self._reach(direction), TINY)
+            here, slope, tries = curvature.search(
+                here, slope, direction, reach=reach, slope_at=self._slope_at, tries=tries
+            )
             if self._error(slope) < least:
                 best, least = here, self._error(slope)
-        self._at(best)
-        return self._of(best)
+        self._slope_at(best)
+        return self._functions_at(best)
 
-    def _at(self, point: Vector) -> tuple[Vector, Vector]:
-        """Set the model to a point. Return the slope there, and about the curvature along each coordinate."""
-        self._model.assign(self._of(point))
-        marginals = self._model.marginals([*self._columns, *(each.axes for each in self._trends)])
+    def _slope_at(self, point: Vector) -> Vector:
+        """Set the model to a point, and note about the curvature along each coordinate. Return the slope there."""
+        self._model.assign(self._functions_at(point))
+        marginals = self._model.marginals([*self._columns, *(trend.axes for trend in self._trends)])
         counts = [marginals[axes] for axes in self._columns]
-        trends = [each.expected(marginals[each.axes]) for each in self._trends]
-        squares = [float(np.sum(marginals[each.axes] * each.scores**2)) for each in self._trends]
-        return np.concatenate([*counts, trends]) - self._wanted, np.concatenate([*counts, squares]) + TINY
+        trends = [trend.expected(marginals[trend.axes]) for trend in self._trends]
+        squares = [float(np.sum(marginals[trend.axes] * trend.scores**2)) for trend in self._trends]
+        self._diagonal = np.concatenate([*counts, squares]) + TINY
+        slope: Vector = np.concatenate([*counts, trends]) - self._measured
+        return slope
 
-    def _of(self, point: Vector) -> dict[Axes, Weights]:
-        """Return the functions at a point."""
-        found, start = dict(self._functions), 0
+    def _functions_at(self, point: Vector) -> dict[Axes, Weights]:
+        functions, start = dict(self._functions), 0
         for axes, counts in self._columns.items():
-            found[axes] = found[axes] + point[start : start + len(counts)]
+            functions[axes] = functions[axes] + point[start : start + len(counts)]
             start += len(counts)
         for trend, factor in zip(self._trends, point[start:].tolist(), strict=True):
-            found[trend.axes] = found[trend.axes] + factor * trend.scores
-        return found
+            functions[trend.axes] = functions[trend.axes] + factor * trend.scores
+        return functions
 
     def _error(self, slope: Vector) -> float:
         """Return the largest error: that of a trend, or of the columns together, in units of what is allowed."""

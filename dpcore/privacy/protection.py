@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import SpecError
+from dpcore.scalars import is_whole
 
 
 class Neighbours(StrEnum):
@@ -58,7 +59,7 @@ class Protection:
         except ValueError:
             raise SpecError(f"neighbours must be one of: {', '.join(Neighbours)}") from None
         for bound in (self.rows_per_unit, self.row_weight):
-            if isinstance(bound, bool) or not isinstance(bound, int):
+            if not is_whole(bound):
                 raise SpecError("rows_per_unit and row_weight must be whole numbers")
         if not isinstance(self.unit, str) or not self.unit:
             raise SpecError("unit must name the column that identifies persons, or be row")

@@ -50,16 +50,16 @@ class BlocksStatement:
     def consequences(self, *, unit: str, rows: int) -> str:
         """Describe the cost of this release to a unit, and the account's promise to it, by how many blocks the unit is in."""
         promise = self.account
-        one = pair(promise.one.epsilon, promise.one.delta)
+        promised = pair(promise.one.epsilon, promise.one.delta)
         if not promise.in_several:
             return (
                 f"Each row is in one block. Under the cap in force at publication, everything that the account pays for is "
-                f"{one}-differentially private for a row of any block. {_LATER}"
+                f"{promised}-differentially private for a row of any block. {_LATER}"
             )
         return (
             f"At most {rows:,} rows of one {unit} count in all these blocks together. However many blocks they lie in, this release "
             f"costs that {unit} its epsilon once. Under the caps in force at publication, everything that the account pays for is "
-            f"{one}-differentially private for a {unit} whose rows lie in one block. {several_blocks(unit, promise)} {_LATER}"
+            f"{promised}-differentially private for a {unit} whose rows lie in one block. {several_blocks(unit, promise)} {_LATER}"
         )
 
 
@@ -73,7 +73,7 @@ def state_blocks(ledger: Ledger, declaration: Declaration, *, run: Run) -> Block
     calendar, blocks = declaration.calendar, declaration.spec.blocks
     if calendar is None or blocks is None:
         return None
-    (found,) = overview(ledger, run.account).accounts
+    (account,) = overview(ledger, run.account).accounts
     names = ledger.blocks_of(run.id)
     return BlocksStatement(
         by=calendar.words,
@@ -83,5 +83,5 @@ def state_blocks(ledger: Ledger, declaration: Declaration, *, run: Run) -> Block
         first=names[0],
         last=names[-1],
         names=names,
-        account=found.promise(),
+        account=account.promise(),
     )

@@ -8,24 +8,17 @@ a release, or a link to one, has another name than its manifest states, so it ne
 import datetime as dt
 import hashlib
 import json
-import re
-import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from dpcore.ledger import Run
 from dpcore.object_store import AnyPath, ObjectPath
 from dpcore.release.atomic_files import write_note
-from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, raise_store_error, read_manifest, read_regular
+from dpcore.release.integrity import LARGEST_NOTE, MALFORMED, MANIFEST, raise_store_error, read_manifest, read_regular
 
 LATEST = "latest.json"
 PUBLISHING = ".publishing"
 DRAFT_OF_RELEASE = ".partial-"
-_LEFTOVER = re.compile(r"\.(latest|ledger)\.json-[0-9a-f]{8}")
-_LEFT_BEHIND_AFTER = 3600.0
-"""Seconds after which a draft of a small file cannot belong to a live process: writing one takes milliseconds."""
 
 
 def release_id(run_id: str, *, opened_at: str) -> str:
@@ -62,7 +55,7 @@ def named_by(note: bytes) -> str | None:
     """
     try:
         name = json.loads(note)["release"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except MALFORMED:
         return None
     return str(name) if is_name(name) and note == encoded_pointer(name) else None
 
@@ -76,7 +69,7 @@ def stated_manifest(folder: AnyPath, name: str) -> dict[str, Any] | None:
     try:
         manifest: dict[str, Any] = json.loads(read_manifest(folder / name / MANIFEST))
         return manifest if manifest["release"] == name else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, *MALFORMED) as error:
         raise_store_error(folder, error)
         return None
 
@@ -94,16 +87,6 @@ def point_latest(folder: AnyPath, name: str, *, numbers: Callable[[], Mapping[st
     """
     while (newest := encoded_pointer(newest_release(folder, numbers()) or name)) != _current_pointer(folder):
         write_note(folder / LATEST, newest)
-    if isinstance(folder, Path):
-        _remove_leftovers(folder)
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove drafts of `latest.json` and `ledger.json` that killed processes left behind. Those of other users may have to stay."""
-    for draft in [path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name)]:
-        with suppress(OSError):
-            if time.time() - draft.lstat().st_mtime > _LEFT_BEHIND_AFTER:
-                draft.unlink()
 
 
 def newest_release(folder: AnyPath, numbers: Mapping[str, int]) -> str | None:

@@ -1,6 +1,7 @@
 """Describe a release for programs that know nothing of dpflow: `datapackage.json` (Frictionless) and `croissant.json` (MLCommons).
 
-`deployment.yaml`, for people, is in `registry_entry.py`. Both descriptors say the same in other words: the files with their hashes, and the columns with their types, values, limits and descriptions. Everything here
+`deployment.yaml`, for people, is in `registry_entry.py`. What the spec says about its columns in words is also in the footer of the rows and on
+the card. Both descriptors say the same in other words: the files with their hashes, and the columns with their types, values, limits and descriptions. Everything here
 follows from the spec, which is public, and from the files. What the spec does not say, such as a licence, is left out.
 """
 
@@ -11,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpcore.release.columns import sentence, words_about
 from dpcore.release.draft import Draft
 from dpcore.release.registry_entry import DEPLOYMENT, registry_entry
+from dpcore.spec.release import ReleaseSpec
 from dpcore.universe import Attribute
 from dpcore.universe.spread import category_values, null_codes
 from dpcore.universe.spreading import spread_of
@@ -23,7 +24,9 @@ ROWS = "data/part-00000.parquet"
 MOST_CATEGORIES = 1000
 """A column with more values has no list of them here. The manifest has it."""
 
-_PARQUET = "application/vnd.apache.parquet"
+DESCRIPTION, UNIT = "description", "unit"
+"""The names that other programs have for these words. In a spec, the unit of a column is `measured_in`: `unit` is the protected one."""
+
 _TYPES = {"integer": "sc:Integer", "number": "sc:Float", "boolean": "sc:Boolean", "date": "sc:Date"}
 _TYPES |= {"datetime": "sc:DateTime", "string": "sc:Text"}
 _TERMS = """
@@ -86,7 +89,7 @@ def _datapackage(draft: Draft, created: str, files: Sequence[Mapping[str, Any]])
         "id": draft.name,
         "description": _about(draft),
         "created": created,
-        "resources": [_resource(each, fields if each["path"] == ROWS else None) for each in files],
+        "resources": [_resource(file, fields if file["path"] == ROWS else None) for file in files],
     }
 
 
@@ -96,17 +99,13 @@ def _resource(file: Mapping[str, Any], fields: Sequence[Mapping[str, Any]] | Non
         "name": "rows" if fields is not None else path.partition(".")[0],
         "path": path,
         "format": path.rpartition(".")[2],
-        "mediatype": _mediatype(path),
+        "mediatype": "application/vnd.apache.parquet" if path.endswith(".parquet") else "text/html",
         "bytes": file["bytes"],
         "hash": f"sha256:{file['sha256']}",
     }
     if fields is not None:  # nulls of Parquet are nulls: no text counts as one
         resource |= {"type": "table", "schema": {"fields": list(fields), "missingValues": []}}
     return resource
-
-
-def _mediatype(path: str) -> str:
-    return _PARQUET if path.endswith(".parquet") else "text/html"
 
 
 def field_of(name: str, attribute: Attribute) -> dict[str, Any]:
@@ -131,8 +130,8 @@ def field_of(name: str, attribute: Attribute) -> dict[str, Any]:
 
 def _kind(attribute: Attribute) -> str:
     arrow = attribute.arrow_type
-    known = {pa.int64(): "integer", pa.float64(): "number", pa.bool_(): "boolean", pa.date32(): "date"}
-    return known.get(arrow, "datetime" if pa.types.is_timestamp(arrow) else "string")
+    kinds = {pa.int64(): "integer", pa.float64(): "number", pa.bool_(): "boolean", pa.date32(): "date"}
+    return kinds.get(arrow, "datetime" if pa.types.is_timestamp(arrow) else "string")
 
 
 def _plain(value: Any, kind: str) -> Any:
@@ -144,7 +143,7 @@ def _plain(value: Any, kind: str) -> Any:
 
 def _croissant(draft: Draft, created: str, files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     attributes = draft.declaration.universe.attributes
-    kinds = dict.fromkeys(_ids(draft), "integer") | {name: _kind(each) for name, each in attributes.items()}
+    kinds = dict.fromkeys(_ids(draft), "integer") | {name: _kind(attribute) for name, attribute in attributes.items()}
     about = {name: sentence(words) for name, words in words_about(draft.declaration.spec).items()}
     return {
         "@context": _CONTEXT,
@@ -157,14 +156,14 @@ def _croissant(draft: Draft, created: str, files: Sequence[Mapping[str, Any]]) -
         "distribution": [
             {
                 "@type": "cr:FileObject",
-                "@id": each["path"],
-                "name": each["path"],
-                "contentUrl": each["path"],
-                "contentSize": f"{each['bytes']} B",
-                "encodingFormat": "application/x-parquet" if str(each["path"]).endswith(".parquet") else "text/html",
-                "sha256": each["sha256"],
+                "@id": file["path"],
+                "name": file["path"],
+                "contentUrl": file["path"],
+                "contentSize": f"{file['bytes']} B",
+                "encodingFormat": "application/x-parquet" if str(file["path"]).endswith(".parquet") else "text/html",
+                "sha256": file["sha256"],
             }
-            for each in files
+            for file in files
         ],
         "recordSet": [
             {
@@ -185,3 +184,30 @@ def _croissant(draft: Draft, created: str, files: Sequence[Mapping[str, Any]]) -
             }
         ],
     }
+
+
+def words_about(spec: ReleaseSpec) -> dict[str, dict[str, str]]:
+    """Return what is said about each column of the universe, without what is not said."""
+    about = {}
+    for name, column in spec.universe.items():
+        words = {DESCRIPTION: column.description, UNIT: getattr(column, "measured_in", None)}
+        about[name] = {key: text for key, text in words.items() if text is not None}
+    return about
+
+
+def with_words(schema: pa.Schema, about: Mapping[str, Mapping[str, str]]) -> pa.Schema:
+    """Return the schema of the rows, with the words as the metadata of its fields."""
+    return pa.schema(
+        [field.with_metadata(about[field.name]) if about.get(field.name) else field for field in schema],
+        metadata=schema.metadata,
+    )
+
+
+def sentence(words: Mapping[str, str]) -> str:
+    """Return the words about a column as one text; empty if there are none.
+
+    >>> sentence({"description": "Price of the visit", "unit": "EUR"}), sentence({"unit": "EUR"}), sentence({})
+    ('Price of the visit. Measured in EUR.', 'Measured in EUR.', '')
+    """
+    said = [words.get(DESCRIPTION, ""), f"Measured in {words[UNIT]}" if UNIT in words else ""]
+    return " ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in said if text)

@@ -1,5 +1,6 @@
 """The content of a release before it is written."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -11,6 +12,7 @@ import pyarrow as pa
 from dpcore.descent import Finding
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.resolutions import Resolutions
+from dpcore.models import Model
 from dpcore.models.persons import NoisyPersons, PersonSizes
 from dpcore.models.start import UNIFORM, Start
 from dpcore.release.statement import Statement
@@ -20,6 +22,11 @@ from dpcore.spec import Declaration
 from dpcore.universe.dependencies import LearnedFunction
 
 Codes = Sequence[npt.NDArray[np.integer[Any]]]
+
+
+def public_seed(purpose: str, run: str) -> int:
+    """Return the seed by which a run draws rows, values or persons from public figures."""
+    return int.from_bytes(hashlib.sha256(f"{purpose}:{run}".encode()).digest()[:8])
 
 
 @dataclass(frozen=True)
@@ -41,15 +48,17 @@ class Persons:
     seed: int
 
     @classmethod
-    def told(cls, manifest: Mapping[str, Any], *, seed: int) -> Self | None:
+    def read(cls, manifest: Mapping[str, Any], *, seed: int) -> Self | None:
         """Return the persons that a manifest describes, to be divided anew; None if its release has no ids."""
-        told = manifest.get("persons")
-        if told is None:
+        stated = manifest.get("persons")
+        if stated is None:
             return None
         sizes = PersonSizes.of_one()
-        if (measured := told["measured"]) is not None:
-            sizes = PersonSizes(*(NoisyPersons(tuple(each["numbers"]), each["noise"]) for each in measured.values()))
-        return cls(told["column"], tuple(told["constant"]), sizes, spent=told["spent"], seed=seed)
+        if (measured := stated["measured"]) is not None:
+            sizes = PersonSizes(
+                *(NoisyPersons(tuple(numbers["numbers"]), numbers["noise"]) for numbers in measured.values())
+            )
+        return cls(stated["column"], tuple(stated["constant"]), sizes, spent=stated["spent"], seed=seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +71,13 @@ class SyntheticRows:
     count: int
     chunks: Callable[[], Iterator[Codes]]
     persons: Persons | None = None
+
+    @classmethod
+    def drawn_from(cls, model: Model, declaration: Declaration, *, run: str, persons: Persons | None) -> Self:
+        """Return the rows that a run draws from its model: as many as the spec says, or as the model has."""
+        rows, near = declaration.spec.output.rows, declaration.workload.marginals
+        count, seed = max(0, round(model.total)) if rows == "noisy" else rows, public_seed("rows", run)
+        return cls(count, lambda: model.row_chunks(count, rng=np.random.default_rng(seed), near=near), persons)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +92,7 @@ class Judgement:
 class Draft:
     """The content of a release: the model's rows, the measurements, the privacy statement and the discovered values.
 
-    `uncertainty` returns the table of `uncertainty.parquet` for a size of at most so many bytes, and how to write it. It takes longer than
+    `uncertainty` returns the table of `uncertainty.parquet` for a size of at most so many bytes. It takes longer than
     the rest; None to publish without it. `judge` returns the release's judgement by that table. `before` is the name of the dataset's release
     before it, by the reservations of their runs. `prior` says what its weights have started from, if the spec has a prior, and `start` is
     that distribution. `parts` describes the releases that it is the sum of, if it is one.
@@ -93,7 +109,7 @@ class Draft:
     findings: Sequence[Finding] = ()
     functions: Sequence[LearnedFunction] = ()
     warnings: Sequence[str] = ()
-    uncertainty: Callable[[int], tuple[pa.Table, dict[str, Any]]] | None = None
+    uncertainty: Callable[[int], pa.Table] | None = None
     judge: Callable[[pa.Table], Judgement] | None = None
     before: str | None = None
     prior: Mapping[str, Any] | None = None

@@ -23,6 +23,9 @@ empty objects take 1.7 GB of memory."""
 LARGEST_NOTE = 64 << 10
 """The largest `latest.json` or `ledger.json`, in bytes. dpflow writes less than 1 KiB."""
 
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading JSON raises that dpflow has not written."""
+
 # A path through a link to itself, or with a name that is too long, leads nowhere. All other errors leave open what is there.
 _LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
@@ -141,8 +144,8 @@ def is_folder(path: AnyPath) -> bool:
     """Return whether a path is a folder or a link to one. Raises the errors of `is_there`."""
     if isinstance(path, ObjectPath):
         return path.is_dir()
-    found = _status(path, follow=True)
-    return found is not None and stat.S_ISDIR(found.st_mode)
+    status = _status(path, follow=True)
+    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def _status(path: Path, *, follow: bool) -> os.stat_result | None:
@@ -256,13 +259,13 @@ def one_line(name: object) -> str:
 
 def files_in(folder: AnyPath, listed: Iterable[str]) -> Iterator[str]:
     """Yield the files and folders of a release that are neither listed nor parents of listed files. Raise if a folder cannot be listed."""
-    known = {MANIFEST, *listed}
-    holders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
+    expected = {MANIFEST, *listed}
+    holders = {str(parent) for name in expected for parent in PurePosixPath(name).parents}
     for above, folders, files in walk(folder):
         within = below(folder, above)
         for name in sorted(files + [name for name in folders if (above / name).is_symlink()]):
-            if (each := (within / name).as_posix()) not in known:
-                yield each
-        for name in (each for each in folders if not (above / each).is_symlink()):
-            if (each := (within / name).as_posix()) not in holders:
-                yield f"{each}/"
+            if (path := (within / name).as_posix()) not in expected:
+                yield path
+        for name in (entry for entry in folders if not (above / entry).is_symlink()):
+            if (path := (within / name).as_posix()) not in holders:
+                yield f"{path}/"

@@ -11,11 +11,12 @@ Every column of the universe has its own key columns, null where a count does no
 A list has more than one value where the strategy has merged rare categories. Merged neighbours of an ordered column have one interval.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.marginals.resolutions import Resolutions
@@ -23,23 +24,23 @@ from dpcore.universe import Attribute, Universe
 from dpcore.universe.spread import Spread, category_values, null_codes
 from dpcore.universe.spreading import spread_of
 
-
-@dataclass(frozen=True)
-class KeyNames:
-    """The names of a column's key columns; None for keys that it does not have."""
-
-    low: str | None
-    high: str | None
-    values: str | None
-    null: str | None
+Cells = npt.NDArray[np.intp]
 
 
-def key_names(universe: Universe, *, taken: Sequence[str]) -> dict[str, KeyNames]:
-    """Return the names of all key columns. They differ from each other and from those already taken.
+class Key(NamedTuple):
+    """A key column: its Arrow field, and its value for some cells of its column that count together."""
+
+    field: pa.Field
+    value: Callable[[Cells], Any]
+
+
+def key_columns(universe: Universe, *, taken: Sequence[str]) -> dict[str, list[Key]]:
+    """Return the key columns of each column. Their names differ from each other and from those already taken.
 
     >>> from dpcore.universe import Boolean, Integer
-    >>> key_names(Universe({"age": Integer(minimum=0, maximum=9), "age_low": Boolean()}), taken=["age_low_values"])["age_low"].values
-    'age_low_values_'
+    >>> keys = key_columns(Universe({"age": Integer(minimum=0, maximum=9), "age_low": Boolean()}), taken=["age_low_values"])
+    >>> [key.field.name for key in keys["age_low"]]
+    ['age_low_values_']
     """
     used = set(taken)
 
@@ -49,78 +50,59 @@ def key_names(universe: Universe, *, taken: Sequence[str]) -> dict[str, KeyNames
         used.add(name)
         return name
 
-    found = {}
-    for name, attribute in universe.attributes.items():
-        ordered = attribute.ordered
-        found[name] = KeyNames(
-            low=fresh(f"{name}_low") if ordered else None,
-            high=fresh(f"{name}_high") if ordered else None,
-            values=None if ordered else fresh(f"{name}_values"),
-            null=fresh(f"{name}_null") if null_codes(attribute) else None,
-        )
-    return found
+    return {
+        name: [Key(pa.field(fresh(f"{name}_{what}"), kind), value) for what, kind, value in _keys_of(attribute)]
+        for name, attribute in universe.attributes.items()
+    }
 
 
-def key_fields(universe: Universe, *, taken: Sequence[str]) -> list[pa.Field]:
-    """Return the Arrow fields of all key columns."""
-    fields = []
-    for name, names in key_names(universe, taken=taken).items():
-        kind = _value_type(universe.attributes[name])
-        fields += [pa.field(each, kind) for each in (names.low, names.high) if each]
-        if names.values:
-            fields.append(pa.field(names.values, pa.list_(kind)))
-        if names.null:
-            fields.append(pa.field(names.null, pa.bool_()))
-    return fields
+def keyed_schema(fields: Sequence[pa.Field], universe: Universe) -> pa.Schema:
+    """Return the schema of a table of counts: its own fields, and the keys of every column of the universe."""
+    keys = key_columns(universe, taken=[field.name for field in fields]).values()
+    return pa.schema([*fields, *(key.field for own in keys for key in own)])
 
 
-class Keys:
-    """The keys of the cells of every axis of some resolutions."""
+def keyed_table(columns: Mapping[str, pa.Array], schema: pa.Schema, *, count: int) -> pa.Table:
+    """Return a table of so many counts, null in the key columns that do not concern them."""
+    arrays = [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema]
+    return pa.table(arrays, schema=schema)
 
-    def __init__(self, universe: Universe, resolutions: Resolutions, *, taken: Sequence[str]) -> None:
-        self._universe = universe
-        self._resolutions = resolutions
-        self._names = key_names(universe, taken=taken)
-        self._known: dict[int, dict[str, pa.Array]] = {}
 
-    def of_axis(self, axis: int) -> Mapping[str, pa.Array]:
-        """Return the key columns of an axis, with one entry for each of its cells."""
-        if axis not in self._known:
-            self._known[axis] = self._of_axis(axis)
-        return self._known[axis]
+def _keys_of(attribute: Attribute) -> Iterator[tuple[str, pa.DataType, Callable[[Cells], Any]]]:
+    kind, nulls, values = attribute.arrow_type, set(null_codes(attribute)), category_values(attribute)
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if attribute.ordered:
+        spread = spread_of(attribute)
+        yield "low", kind, partial(_end, spread, side=0)
+        yield "high", kind, partial(_end, spread, side=1)
+    elif values is not None:
+        yield "values", pa.list_(kind), lambda cells: [values[cell] for cell in cells if cell not in nulls]
+    if nulls:
+        yield "null", pa.bool_(), lambda cells: any(cell in nulls for cell in cells)
 
-    def _of_axis(self, axis: int) -> dict[str, pa.Array]:
-        column = self._resolutions.column(axis)
-        name = self._universe.names[column]
-        attribute, names = self._universe.attributes[name], self._names[name]
-        groups = self._resolutions.groups(column, axis)
+
+def _end(spread: Spread, cells: Cells, *, side: int) -> Any:
+    """Return an end of the interval of some cells, or None if they are no interval."""
+    inside = cells[cells < spread.cells]
+    whole = len(inside) > 0 and inside[-1] - inside[0] + 1 == len(inside)
+    return spread.edges[inside[-side] + side] if whole else None
+
+
+def keys_by_axis(
+    universe: Universe, resolutions: Resolutions, *, taken: Sequence[str]
+) -> Callable[[int], Mapping[str, pa.Array]]:
+    """Return a function that gives the key columns of an axis, with one entry for each of its cells."""
+    keys = key_columns(universe, taken=taken)
+
+    @cache
+    def of_axis(axis: int) -> Mapping[str, pa.Array]:
+        column = resolutions.column(axis)
+        groups = resolutions.groups(column, axis)
         order = np.argsort(groups, kind="stable")
-        members = np.split(order, np.searchsorted(groups[order], np.arange(1, self._resolutions.shape[axis])))
-        values, kind, nulls = category_values(attribute), _value_type(attribute), set(null_codes(attribute))
-        keys: dict[str, pa.Array] = {}
-        if names.low and names.high:
-            lows, highs = _intervals(spread_of(attribute), members)
-            keys |= {names.low: pa.array(lows, kind), names.high: pa.array(highs, kind)}
-        if names.values and values is not None:
-            lists = [[values[cell] for cell in cells if cell not in nulls] for cells in members]
-            keys[names.values] = pa.array(lists, pa.list_(kind))
-        if names.null:
-            keys[names.null] = pa.array([any(cell in nulls for cell in cells) for cells in members], pa.bool_())
-        return keys
+        members = np.split(order, np.searchsorted(groups[order], np.arange(1, resolutions.shape[axis])))
+        return {
+            field.name: pa.array([value(cells) for cells in members], field.type)
+            for field, value in keys[universe.names[column]]
+        }
 
-
-def _intervals(spread: Spread, members: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the ends of each group's interval, None for a group that is no interval."""
-    lows: list[Any] = []
-    highs: list[Any] = []
-    for cells in members:
-        inside = cells[cells < spread.cells]
-        one = len(inside) > 0 and inside[-1] - inside[0] + 1 == len(inside)
-        lows.append(spread.edges[inside[0]] if one else None)
-        highs.append(spread.edges[inside[-1] + 1] if one else None)
-    return lows, highs
-
-
-def _value_type(attribute: Attribute) -> pa.DataType:
-    kind = attribute.arrow_type
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    return of_axis

@@ -25,7 +25,7 @@ from dpcore.release.integrity import (
     refuse_store_error,
 )
 from dpcore.release.manifest import manifest_in, parsed_manifest
-from dpcore.release.sums import SUMS
+from dpcore.release.signing import SUMS
 from dpcore.release.withdrawal import Notice, read_notice
 
 _NAME = re.compile(r"\d{8}T\d{4}Z-[0-9a-f]{12}")
@@ -68,13 +68,13 @@ def listed_in(folder: AnyPath) -> tuple[Listed, ...]:
     newest = pointed(folder)
     with readable():
         pending = sorted(_names(folder) | ({newest} if newest else set()))
-        found: dict[str, Listed] = {}
+        releases: dict[str, Listed] = {}
         while pending:
             name = pending.pop()
-            found[name] = _listed(folder, name, newest=name == newest)
-            before = found[name].manifest.get("version", {}).get("before")
-            pending += [before] if before and before not in found and before not in pending else []
-    return tuple(sorted(found.values(), key=_age))
+            releases[name] = _listed(folder, name, newest=name == newest)
+            before = releases[name].manifest.get("version", {}).get("before")
+            pending += [before] if before and before not in releases and before not in pending else []
+    return tuple(sorted(releases.values(), key=_age))
 
 
 def _names(folder: AnyPath) -> set[str]:
@@ -124,6 +124,6 @@ def pointed(folder: AnyPath) -> str | None:
     raise damaged(folder / LATEST, "it is missing or not what dpflow writes")
 
 
-def _age(each: Listed) -> tuple[str, int, str]:
+def _age(release: Listed) -> tuple[str, int, str]:
     """Return what orders releases by age: the minute in which the run began, and then its reservation in the ledger."""
-    return each.name.partition("-")[0], each.manifest.get("privacy", {}).get("reservation") or 0, each.name
+    return release.name.partition("-")[0], release.manifest.get("privacy", {}).get("reservation") or 0, release.name

@@ -78,7 +78,9 @@ class ListedErrors(_Part):
     """What `errors.parquet` lists."""
 
     level: float = Field(description="the confidence level of its intervals, such as 0.95")
-    marginals: int = Field(description="the number of marginals of the workload whose counts it lists")
+    marginals: int = Field(
+        description="the number of marginals whose counts it lists: columns, pairs, and what was measured"
+    )
     left_out: int = Field(description="the number of marginals that are too large to be listed")
     left_out_marginals: tuple[tuple[str, ...], ...] = Field(description="the columns of the first of those")
 

@@ -19,6 +19,7 @@ from dpcore.object_store import AnyPath
 from dpcore.release.atomic_files import write_note
 from dpcore.release.integrity import (
     LARGEST_NOTE,
+    MALFORMED,
     MANIFEST,
     is_there,
     one_line,
@@ -150,8 +151,8 @@ def owner_problems(
 def claim_folder(ledger: Ledger, folder: AnyPath) -> None:
     """Record that this ledger owns a folder, with its current head. Raises the errors of `check_owner`."""
     check_owner(ledger, folder)
-    there, known, now = (folder / FILE).exists(), owner_of(folder), _as_owner(ledger, folder)
-    if there and known == now:
+    there, before, now = (folder / FILE).exists(), owner_of(folder), _as_owner(ledger, folder)
+    if there and before == now:
         return
     _write(folder, now, replace=there)
     check_owner(ledger, folder)  # another ledger may have claimed a new folder first
@@ -199,7 +200,7 @@ def _owner_by_manifest(folder: AnyPath) -> Owner | None:
             ledger = json.loads(read_manifest(path).decode("utf-8"))["privacy"]["ledger"]
         except FileNotFoundError:
             continue
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (OSError, *MALFORMED) as error:
             refuse_store_error(path, error)
             raise _unreadable(path) from None
         if not is_sha256(ledger):

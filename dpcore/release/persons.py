@@ -9,10 +9,8 @@ import pyarrow as pa
 
 from dpcore.models.persons import divide
 from dpcore.release.draft import Persons, SyntheticRows
+from dpcore.release.statement import FAINT
 from dpcore.universe import Universe
-
-FAINT = 10
-"""A number of persons below this many times its noise tells little about their rows."""
 
 CLEARLY_OTHER = 0.05
 """The distance between the learned and the released distribution of rows per person that readers are warned about."""
@@ -82,7 +80,7 @@ class PersonRows:
     def by_class(self) -> Iterator[tuple[str, float, float]]:
         """Yield each class of sizes, with its share of the persons as learned, and here."""
         sizes = self.persons.sizes
-        learned, here = (sizes.in_classes(each) for each in (sizes.shares(), self._numbers / max(self.number, 1)))
+        learned, here = (sizes.in_classes(shares) for shares in (sizes.shares(), self._numbers / max(self.number, 1)))
         return zip(sizes.classes, learned.tolist(), here.tolist(), strict=True)
 
     def warnings(self) -> Iterator[str]:

@@ -30,9 +30,16 @@ from dpcore.release.integrity import (
     read_regular,
     reading,
 )
-from dpcore.release.signing import SIGNATURE, SIGNATURE_BYTES, is_signature
+from dpcore.release.signing import (
+    LARGEST_SUMS,
+    SIGNATURE,
+    SIGNATURE_BYTES,
+    SUMS,
+    decode_sums,
+    encode_sums,
+    is_signature,
+)
 from dpcore.release.statement import misstated
-from dpcore.release.sums import LARGEST_SUMS, SUMS, decode_sums, encode_sums
 from dpcore.release.withdrawal import DATA, SIGN, WITHDRAWN, Notice, require_not_withdrawn, sign_of
 
 
@@ -236,12 +243,15 @@ def verify_release(folder: AnyPath, *, key: str | None = None) -> Verification:
                 f"{one_line(folder)} is not a release; name the folder of one, which has a {MANIFEST}, such as releases/DATASET/RELEASE"
             )
         contents = Contents.read(folder)
-        found = [*contents.problems_of_lists(key=key), *contents.problems_of_files()]
-        found += contents.problems_of_promise(changed=[problem.file for problem in found])
-    signed = contents.hashes is not None and not any(problem.file == SIGNATURE for problem in found)
+        problems_found = [*contents.problems_of_lists(key=key), *contents.problems_of_files()]
+        problems_found += contents.problems_of_promise(changed=[problem.file for problem in problems_found])
+    signed = contents.hashes is not None and not any(problem.file == SIGNATURE for problem in problems_found)
     lists = (contents.written is not None) + (contents.hashes is not None)
     return Verification(
-        len(contents.listed or ()) + lists, tuple(found), contents.manifest, contents.signer if signed else None
+        len(contents.listed or ()) + lists,
+        tuple(problems_found),
+        contents.manifest,
+        contents.signer if signed else None,
     )
 
 

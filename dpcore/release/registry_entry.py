@@ -138,28 +138,30 @@ def _accounting(statement: Statement) -> dict[str, Any]:
 
 
 def _implementation(draft: Draft, about: AboutSpec) -> dict[str, Any]:
-    found = ", ".join(f"`{each.column}`" for each in draft.findings)
+    columns = ", ".join(f"`{finding.column}`" for finding in draft.findings)
     bought = (
-        f" The values or bins of {found} were found in the table with noise, and their price is part of epsilon."
-        if found
+        f" The values or bins of {columns} were found in the table with noise, and their price is part of epsilon."
+        if columns
         else ""
     )
     limit = draft.statement.max_rows_per_unit
-    kept = "" if draft.statement.unit == "row" else f" At most {limit:,} rows of a unit, chosen at random, were kept."
+    limited = (
+        "" if draft.statement.unit == "row" else f" At most {limit:,} rows of a unit, chosen at random, were kept."
+    )
     made_by = ", ".join(f"{name} {number}" for name, number in draft.statement.versions.items())
-    told = {
-        "pre_processing_eda_hyperparameter_tuning": f"Nothing was computed from the table for this release that was not charged.{kept}{bought}",
+    sentences = {
+        "pre_processing_eda_hyperparameter_tuning": f"Nothing was computed from the table for this release that was not charged.{limited}{bought}",
         "mechanisms": f"{_MECHANISMS} Strategy: {draft.declaration.strategy.name}. Made by {made_by}.",
     }
-    return told if about.justification is None else told | {"justification": about.justification}
+    return sentences if about.justification is None else sentences | {"justification": about.justification}
 
 
 def _resources(draft: Draft, about: AboutSpec) -> dict[str, Any]:
     statement = draft.statement
-    told: dict[str, Any] = {}
+    resources: dict[str, Any] = {}
     if about.sources is not None:
-        told["sources"] = "\n".join(f"- {each}" for each in about.sources)
-    told["notes"] = (
+        resources["sources"] = "\n".join(f"- {source}" for source in about.sources)
+    resources["notes"] = (
         f"Release `{draft.name}`. Its `manifest.json` has the complete statement. SHA-256 of the spec: {statement.spec_sha256}; head of the ledger: {statement.ledger_head}."
     )
-    return told | {"registry_authors": list(about.authors)}
+    return resources | {"registry_authors": list(about.authors)}

@@ -1,13 +1,20 @@
-"""Sign releases with an Ed25519 key, so that a recipient knows who published them.
+"""Hash and sign releases: `SHA256SUMS` has the hash of every file, and an Ed25519 key says who published them.
 
-The key signs `SHA256SUMS`, which has the hash of every other file. The publisher keeps the private key and gives the public key to recipients
+The manifest has the hashes of all other files. `SHA256SUMS`, in the form that `sha256sum -c SHA256SUMS` reads, adds the hash of the manifest, so
+that nobody needs the ledger to notice a change in it. Its first line, a comment for `sha256sum`, is the hash of the lines below: when manifest
+and list disagree, it says which of them changed.
+
+The key signs `SHA256SUMS`. The publisher keeps the private key and gives the public key to recipients
 by another way than the release. The files have the usual form (PEM), so other programs can verify a signature too:
 `openssl pkeyutl -verify -pubin -inkey NAME.pub -rawin -in SHA256SUMS -sigfile SHA256SUMS.sig`.
 """
 
+import hashlib
 import os
+import re
 import stat
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -22,6 +29,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from dpcore.errors import OutputError, UsageError
 
+SUMS = "SHA256SUMS"
+LARGEST_SUMS = 1 << 20
+_FIRST = "# sha256 of the lines below: "
+_LINE = re.compile(r"([0-9a-f]{64})  ([ -.0-~][ -~]*)")  # no path begins with a slash
 SIGNATURE = "SHA256SUMS.sig"
 KEY_VARIABLE = "DPFLOW_SIGNING_KEY"
 PRIVATE, PUBLIC = ".key", ".pub"
@@ -79,13 +90,13 @@ def signing_key() -> SigningKey | None:
     path, again = Path(named), f"or unset {KEY_VARIABLE} to publish without a signature"
     try:
         with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            content = file.read(LARGEST_KEY) if stat.S_ISREG(found.st_mode) else b""
+            status = os.fstat(file.fileno())
+            content = file.read(LARGEST_KEY) if stat.S_ISREG(status.st_mode) else b""
     except OSError as error:
         raise OutputError(
             f"the signing key {path} cannot be read ({error.strerror}); make one with `dpflow keys new NAME`, {again}"
         ) from None
-    if found.st_mode & 0o077:
+    if status.st_mode & 0o077:
         raise OutputError(f"others may read the signing key {path}; run `chmod 600 {path}`, {again}")
     try:
         key = load_pem_private_key(content, password=None)
@@ -131,3 +142,28 @@ def is_signature(signature: bytes, content: bytes, *, public: str) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def encode_sums(hashes: Mapping[str, str]) -> bytes:
+    """Return the file's content for the SHA-256 of each file, by its path in the release.
+
+    >>> print(encode_sums({"manifest.json": "ab" * 32}).decode().splitlines()[1][60:])
+    abab  manifest.json
+    """
+    lines = "".join(f"{digest}  {path}\n" for path, digest in hashes.items())
+    content = lines.encode("utf-8", "backslashreplace")  # a hostile manifest may list what cannot be encoded
+    return f"{_FIRST}{hashlib.sha256(content).hexdigest()}\n".encode() + content
+
+
+def decode_sums(content: bytes) -> dict[str, str]:
+    """Return the hashes that a file lists.
+
+    Raises:
+        ValueError: If `encode_sums` has not written exactly this content, or a path leads out of the release.
+    """
+    lines = content.decode("ascii").split("\n")
+    entries = [_LINE.fullmatch(line) for line in lines[1:-1]]
+    hashes = {entry[2]: entry[1] for entry in entries if entry}
+    if encode_sums(hashes) != content or any(".." in PurePosixPath(path).parts for path in hashes):
+        raise ValueError
+    return hashes

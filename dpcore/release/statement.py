@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from dpcore.errors import UsageError
-from dpcore.ledger import Account, Run
+from dpcore.ledger import Ledger, Run
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, Promise, mu_of, promise_of, sampler_delta
 from dpcore.privacy.protection import Neighbours
-from dpcore.release.covered import BlocksStatement
+from dpcore.release.covered import BlocksStatement, state_blocks
 from dpcore.reporting.formatting import at_most, counted_runs, figure, pair, promise_sentence
-from dpcore.reporting.lineage import Part
+from dpcore.reporting.lineage import Part, ledger_parts
 from dpcore.reporting.promises import release_cap
 from dpcore.spec import Declaration
 from dpcore.version import installed_version
@@ -28,6 +28,9 @@ ACCOUNTING = {
 
 MORE_THAN, CLEAR = "more than ", 3.0
 """How the name of the group without an upper end begins, and how many standard deviations of noise a group stands out by."""
+
+FAINT = 10
+"""A total below this many times its noise tells little, and deserves a warning."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class ChosenLimit:
     @property
     def lost_at_least(self) -> bool:
         """Whether `lost` is a lower bound: the group without an upper end stands out of the noise, and its units may have any number of rows."""
-        return any(each >= CLEAR * self.noise for name, each in self.units.items() if name.startswith(MORE_THAN))
+        return any(units >= CLEAR * self.noise for name, units in self.units.items() if name.startswith(MORE_THAN))
 
     @property
     def words(self) -> str:
@@ -153,8 +156,8 @@ class Statement:
         """Return the guarantee about something else that the run has bought, such as "These figures are", and what it counts."""
         said = promise_sentence(subject, Promise(self.epsilon, self.delta), difference=self.difference)
         if self.in_one_block is not None:
-            one = pair(self.in_one_block.epsilon, self.in_one_block.delta)
-            said += f" For one {self.unit} whose rows all lie in one block, the promise is {one}."
+            promised = pair(self.in_one_block.epsilon, self.in_one_block.delta)
+            said += f" For one {self.unit} whose rows all lie in one block, the promise is {promised}."
         return said if len(self.made_from) == 1 else f"{said} {counted_runs(len(self.made_from))}"
 
     @property
@@ -251,9 +254,10 @@ def misstated(privacy: Mapping[str, Any]) -> str | None:
         follows = promised(
             parts, currency=currency_of(privacy["accounting"]), unit=unit, neighbours=privacy["neighbours"]
         )
-        told, one = privacy["in_one_block"], follows.pop("in_one_block")
+        published, in_one = privacy["in_one_block"], follows.pop("in_one_block")
         pairs = {name: (privacy[name], figure) for name, figure in follows.items()} | {
-            f"{name} in one block": (told and told[name], one and getattr(one, name)) for name in ("epsilon", "delta")
+            f"{name} in one block": (published and published[name], in_one and getattr(in_one, name))
+            for name in ("epsilon", "delta")
         }
         wrong = [
             name
@@ -271,33 +275,32 @@ def currency_of(accounting: str) -> Currency:
     return next(currency for currency, words in ACCOUNTING.items() if words == accounting)
 
 
-def stated_parts(
-    parts: Sequence[Part],
+def state(  # noqa: PLR0913  whose promise, and by which runs
     declaration: Declaration,
     *,
+    ledger: Ledger,
+    run: Run,
     draws: Mapping[str, int],
     earlier: Sequence[Mapping[str, Any]] = (),
-) -> tuple[StatedPart, ...]:
-    """Return runs with what manifests say of them: of those in `draws` by the spec, and of all others as an earlier release states them."""
-    limit, delta = declaration.protection.rows_per_unit, declaration.spec.privacy.delta
-    facts = {told["run"]: {name: told[name] for name in ("delta", "draws", "max_rows_per_unit")} for told in earlier}
-    facts |= {run: {"delta": delta, "draws": count, "max_rows_per_unit": limit} for run, count in draws.items()}
-    return tuple(StatedPart(**vars(part), **facts[part.run]) for part in parts)
-
-
-def state(  # noqa: PLR0913  who promises what, and where that is written
-    declaration: Declaration,
-    *,
-    account: Account,
-    run: Run,
-    ledger: str,
-    head: str,
-    made_from: tuple[StatedPart, ...],
-    blocks: BlocksStatement | None = None,
     chosen_limit: ChosenLimit | None = None,
 ) -> Statement:
-    """Return the privacy statement of a run's release. `made_from` are the runs that it is made from, its own included."""
-    privacy = declaration.spec.privacy
+    """Return the privacy statement of a run's release.
+
+    Args:
+        declaration: The declaration of the run.
+        ledger: It knows the account, and the runs that the release is made from.
+        run: The run.
+        draws: The number of draws of each run that has drawn by this spec.
+        earlier: All other runs, as the manifest of an earlier release states them.
+        chosen_limit: How the limit on rows per unit was chosen; None if it was declared.
+    """
+    privacy, account = declaration.spec.privacy, ledger.account(run.account)
+    limit = declaration.protection.rows_per_unit
+    facts = {part["run"]: {name: part[name] for name in ("delta", "draws", "max_rows_per_unit")} for part in earlier}
+    facts |= {
+        drew: {"delta": privacy.delta, "draws": count, "max_rows_per_unit": limit} for drew, count in draws.items()
+    }
+    made_from = tuple(StatedPart(**vars(part), **facts[part.run]) for part in ledger_parts(ledger, run))
     return Statement(
         **promised(made_from, currency=account.currency, unit=privacy.unit, neighbours=privacy.neighbours),
         accounting=ACCOUNTING[account.currency],
@@ -305,15 +308,15 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
             account.currency.symbol, reserved=run.reserved / AMOUNT_OF_ONE, spent=run.spent / AMOUNT_OF_ONE
         ),
         unit=privacy.unit,
-        max_rows_per_unit=declaration.protection.rows_per_unit,
+        max_rows_per_unit=limit,
         neighbours=privacy.neighbours.value,
         account=account.name,
         run=run.id,
-        ledger=ledger,
-        ledger_head=head,
+        ledger=ledger.identity(),
+        ledger_head=ledger.head(),
         spec_sha256=declaration.digest,
         versions={"dpflow": installed_version()} | {name: version(name) for name in ("mpmath", "numpy", "pyarrow")},
-        blocks=blocks,
+        blocks=state_blocks(ledger, declaration, run=run),
         weight=declaration.protection.weight,
         max_row_weight=declaration.protection.row_weight,
         chosen_limit=chosen_limit,

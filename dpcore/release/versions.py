@@ -14,7 +14,7 @@ from dpcore.errors import OutputError
 from dpcore.ledger import Ledger
 from dpcore.object_store import AnyPath
 from dpcore.release.dataset_folder import stated_manifest
-from dpcore.release.integrity import one_line
+from dpcore.release.integrity import MALFORMED, one_line
 from dpcore.release.withdrawal import is_recorded
 
 MOST_CHANGES = 50
@@ -46,11 +46,11 @@ def release_before(ledger: Ledger, run_id: str, folder: AnyPath) -> str | None:
     """
     run = ledger.run(run_id)
     earlier = sorted(
-        (each for each in ledger.runs(run.account) if each.first < run.first), key=lambda each: -each.first
+        (older for older in ledger.runs(run.account) if older.first < run.first), key=lambda older: -older.first
     )
-    released = (each for each in earlier if each.release and is_recorded(ledger, each.id, folder / each.release))
+    released = (older for older in earlier if older.release and is_recorded(ledger, older.id, folder / older.release))
     try:
-        return next((each.release for each in released), None)
+        return next((older.release for older in released), None)
     except OSError as error:
         raise OutputError(
             f"the releases in {one_line(folder)} cannot be read: {error.strerror}, then resume with --resume {run_id}"
@@ -76,7 +76,7 @@ def version_of(manifest: Mapping[str, Any], folder: AnyPath, *, before: str | No
         read = {key: manifest[key] for key in ("spec", "universe", "columns")}
         own = json.loads(json.dumps(read))  # with lists instead of tuples, as in the other manifest
         changes = tuple(_changes(_meaning(earlier), _meaning(own)))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except MALFORMED:
         return Version(1, None, ())
     if len(changes) > MOST_CHANGES:
         changes = (*changes[:MOST_CHANGES], f"and {len(changes) - MOST_CHANGES:,} more")
@@ -85,13 +85,13 @@ def version_of(manifest: Mapping[str, Any], folder: AnyPath, *, before: str | No
 
 def _meaning(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything by which the rows of two releases can differ in meaning, by the place where it is written."""
-    found = dict(_leaves(manifest["spec"], ""))
+    meaning = dict(_leaves(manifest["spec"], ""))
     for name, described in manifest["universe"].items():
         if manifest["spec"]["universe"][name].get("values_from") is not None:
-            found[f"universe.{name}.values"] = described.get("values")
-    found |= {f"columns.{name}": kind for name, kind in manifest["columns"].items()}
-    found["order of columns"] = list(manifest["columns"])
-    return {place: value for place, value in found.items() if value is not None and not _IGNORED.fullmatch(place)}
+            meaning[f"universe.{name}.values"] = described.get("values")
+    meaning |= {f"columns.{name}": kind for name, kind in manifest["columns"].items()}
+    meaning["order of columns"] = list(manifest["columns"])
+    return {place: value for place, value in meaning.items() if value is not None and not _IGNORED.fullmatch(place)}
 
 
 def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
@@ -109,21 +109,26 @@ def _changes(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> Iterator[s
     ['privacy.epsilon: 1.0 -> 2.0', 'universe.sex.values: added "X"; removed "M"']
     """
     for place in dict.fromkeys((*earlier, *later)):
-        one, other = earlier.get(place), later.get(place)
-        if one == other:
+        before, after = earlier.get(place), later.get(place)
+        if before == after:
             continue
-        if one is None or other is None:
-            change = f"added {_text(other)}" if one is None else f"removed {_text(one)}"
-        elif isinstance(one, list) and isinstance(other, list):
-            change = _in_lists(one, other)
+        if before is None or after is None:
+            change = f"added {_text(after)}" if before is None else f"removed {_text(before)}"
+        elif isinstance(before, list) and isinstance(after, list):
+            change = _in_lists(before, after)
         else:
-            change = f"{_text(one)} -> {_text(other)}"
+            change = f"{_text(before)} -> {_text(after)}"
         yield f"{place}: {change}"
 
 
-def _in_lists(one: list[Any], other: list[Any]) -> str:
-    added, removed = [each for each in other if each not in one], [each for each in one if each not in other]
-    parts = [f"{word} {', '.join(map(_text, each))}" for word, each in (("added", added), ("removed", removed)) if each]
+def _in_lists(before: list[Any], after: list[Any]) -> str:
+    added, removed = (
+        [value for value in after if value not in before],
+        [value for value in before if value not in after],
+    )
+    parts = [
+        f"{word} {', '.join(map(_text, values))}" for word, values in (("added", added), ("removed", removed)) if values
+    ]
     text = "; ".join(parts) or "in another order"
     return text if len(text) <= LONGEST else f"{len(added):,} added, {len(removed):,} removed"
 

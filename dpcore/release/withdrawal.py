@@ -4,13 +4,14 @@ The ledger records the withdrawal first. Everything after that follows from the 
 process that is killed in between leaves a release that the next call finishes, with the same bytes.
 
 Programs that read Parquet know nothing of withdrawals. For them a file lies where the rows were. Its name says what happened, and it is not a
-Parquet file, so reading it fails with an error that names it. Retention leaves no such file, so that a reader of all releases reads the kept
-ones.
+Parquet file, so reading it fails with an error that names it. Retention, which removes the data of releases beyond the number that the spec
+keeps, leaves no such file, so that a reader of all releases reads the kept ones.
 """
 
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Collection, Iterator
@@ -21,8 +22,8 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from dpcore.errors import OutputError, ReleaseDamaged, UsageError
-from dpcore.ledger import Event, Ledger, Run
+from dpcore.errors import DpflowError, OutputError, ReleaseDamaged, UsageError
+from dpcore.ledger import Event, EventKind, Ledger, Run
 from dpcore.object_store import AnyPath, ObjectPath, below
 from dpcore.release.atomic_files import sync_path, write_note
 from dpcore.release.dataset_folder import LATEST, newest_release, point_latest, reservation_numbers
@@ -41,6 +42,11 @@ from dpcore.release.integrity import (
     refuse_store_error,
     walk,
 )
+from dpcore.reporting.lineage import needed_by_open_runs
+from dpcore.reporting.session_claims import beginnings
+from dpcore.spec import Declaration
+
+progress = logging.getLogger("dpcore.progress")
 
 WITHDRAWN = "withdrawn.json"
 DATA = "data"
@@ -90,12 +96,12 @@ _NOTICE = TypeAdapter(Notice)
 
 def notice_of(event: Event, *, ledger: str) -> Notice:
     """Return the notice for an event. `ledger` is the ledger's identity."""
-    told = event.details
+    details = event.details
     return Notice(
-        release=told["release"],
+        release=details["release"],
         withdrawn_at=event.at,
-        reason=told["reason"],
-        keep=told.get("keep"),
+        reason=details["reason"],
+        keep=details.get("keep"),
         ledger=ledger,
         event=event.seq,
         event_hash=event.hash,
@@ -137,14 +143,21 @@ def require_rewritable(ledger: Ledger, run: Run) -> None:
         UsageError: With the date and the reason.
     """
     if run.release is not None and (event := ledger.withdrawals(run.account).get(run.id)):
-        told = notice_of(event, ledger=ledger.identity())
-        raise UsageError(f"{told.sentence}; it cannot be written again, so start a new run")
+        notice = notice_of(event, ledger=ledger.identity())
+        raise UsageError(f"{notice.sentence}; it cannot be written again, so start a new run")
 
 
 def live_numbers(ledger: Ledger, account: str) -> dict[str, int]:
     """Return the `reservation_numbers` of the account's runs whose releases are not withdrawn."""
     withdrawn = ledger.withdrawals(account)
     return reservation_numbers(run for run in ledger.runs(account) if run.id not in withdrawn)
+
+
+def live_runs(ledger: Ledger, account: str) -> list[Run]:
+    """Return the runs of an account that have published a release which is not withdrawn, by their reservations. The last is the newest."""
+    withdrawn = ledger.withdrawals(account)
+    live = (run for run in ledger.runs(account) if run.release is not None and run.id not in withdrawn)
+    return sorted(live, key=lambda run: run.first)
 
 
 def is_recorded(ledger: Ledger, run_id: str, release: AnyPath) -> bool:
@@ -264,57 +277,33 @@ def _point_to_another(folder: AnyPath, name: str, *, ledger: Ledger, account: st
 
 def _replace_objects(folder: ObjectPath, notice: Notice) -> None:
     """Put the sign beside the rows, so that reading them fails from then on. Then remove everything but it, the manifest and the notice."""
-    kept = {MANIFEST, WITHDRAWN}
+    left = {MANIFEST, WITHDRAWN}
     if notice.keep is None:
-        kept.add(f"{DATA}/{SIGN}")
+        left.add(f"{DATA}/{SIGN}")
         (folder / DATA / SIGN).write(sign_of(notice))
-    remove_objects(folder, but=kept)
+    remove_objects(folder, but=left)
 
 
 def remove_objects(folder: ObjectPath, *, but: Collection[str]) -> None:
     """Remove all objects below a folder, except those with these paths in it."""
-    found = [above / name for above, _, names in walk(folder) for name in names]
-    for path in found:
+    objects = [above / name for above, _, names in walk(folder) for name in names]
+    for path in objects:
         if isinstance(path, ObjectPath) and str(below(folder, path)) not in but:
             path.unlink()
 
 
 def _replace_files(folder: Path, notice: Notice) -> None:
-    _remove_files(folder, notice)
-    if notice.keep is None:
-        _put_sign(folder, notice)
-    sync_path(folder)
-
-
-def _remove_files(folder: Path, notice: Notice) -> None:
-    """Remove everything but the manifest, the notice and the sign. The rows disappear in one step."""
-    if notice.keep is not None or not _has_only_sign(folder / DATA, notice):
-        _remove(folder / _REMOVED)
-        with suppress(FileNotFoundError):
-            (folder / DATA).rename(folder / _REMOVED)
+    """Remove everything but the manifest and the notice, the rows in one step. Then put the sign where they were."""
+    _remove(folder / _REMOVED)
+    with suppress(FileNotFoundError):
+        (folder / DATA).rename(folder / _REMOVED)
     for entry in sorted(folder.iterdir()):
-        if entry.name not in {MANIFEST, WITHDRAWN, DATA}:
+        if entry.name not in {MANIFEST, WITHDRAWN}:
             _remove(entry)
-
-
-def _put_sign(folder: Path, notice: Notice) -> None:
-    """Put a file where the rows were that readers of Parquet stumble on."""
-    if not is_there(folder / DATA):
+    if notice.keep is None:
         (folder / DATA).mkdir()
         write_note(folder / DATA / SIGN, sign_of(notice))
-
-
-def _has_only_sign(data: Path, notice: Notice) -> bool:
-    return _content(data / SIGN) == sign_of(notice) and sum(1 for _ in data.iterdir()) == 1
-
-
-def _content(path: AnyPath) -> bytes | None:
-    """Return the content of a small file, or None if it cannot be read. A store that fails raises its error."""
-    try:
-        return read_regular(path, limit=LARGEST_NOTE)
-    except OSError as error:
-        raise_store_error(path, error)
-        return None
+    sync_path(folder)
 
 
 def sign_of(notice: Notice) -> bytes:
@@ -331,3 +320,56 @@ def _remove(path: Path) -> None:
             path.unlink()
     except OSError as error:
         raise_unless_gone(error)
+
+
+def retain_declared(ledger: Ledger, account: str, declaration: Declaration) -> None:
+    """Remove the data of older releases than the spec keeps. A failure does not undo the publication, so it is only a warning."""
+    keep = declaration.spec.output.keep
+    if keep is None:
+        return
+    try:
+        removed = retain(ledger, account, declaration.output_folder, keep=keep)
+    except DpflowError as error:
+        progress.warning("warning: older releases were not removed: %s", error)
+    except OSError as error:
+        progress.warning("warning: older releases were not removed: %s", error.strerror)
+    else:
+        for name in removed:
+            progress.info("removed the data of release %s: the spec keeps %d", name, keep)
+
+
+def retain(ledger: Ledger, account: str, folder: AnyPath, *, keep: int) -> tuple[str, ...]:
+    """Keep the newest releases of a dataset's folder, and remove the data of all others. Return the names of those removed now.
+
+    Newest means reserved last, as for `latest.json`. Runs that end at the same time may both call this. Releases only become more, so neither
+    call removes one of the newest. An earlier removal that was interrupted is finished. Releases that open sessions began with, or
+    that open runs start from, are neither counted nor removed: those sessions and runs need them.
+
+    Args:
+        ledger: The ledger that recorded the releases.
+        account: The account that paid for them.
+        folder: The folder that holds the releases of the dataset.
+        keep: How many releases to keep, at least 1.
+
+    Raises:
+        OutputError: If files cannot be removed.
+    """
+    for run_id, event in ledger.withdrawals(account).items():
+        release = folder / str(event.details["release"])
+        if event.kind is EventKind.REMOVED and _has_files(release) and is_recorded(ledger, run_id, release):
+            remove_data(ledger, run_id, release)
+    needed = beginnings(ledger, account) | needed_by_open_runs(ledger, account)
+    live = [
+        (run.id, str(run.release))
+        for run in live_runs(ledger, account)
+        if run.id not in needed and is_recorded(ledger, run.id, folder / str(run.release))
+    ]
+    reason = "retention: only the newest release is kept" if keep == 1 else f"retention: the newest {keep} are kept"
+    for run_id, name in live[:-keep]:
+        withdraw(ledger, run_id, folder / name, reason=reason, keep=keep)
+    return tuple(name for _, name in live[:-keep])
+
+
+def _has_files(release: AnyPath) -> bool:
+    """Return whether a release has more than the manifest and the notice that a removal leaves."""
+    return is_there(release / MANIFEST) and sum(1 for _ in release.iterdir()) > 2

@@ -1,5 +1,6 @@
 """Format amounts and guarantees for people, rounded so that no printed number promises more than the exact one."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -229,3 +230,14 @@ def column_type(kind: str) -> str:
     """
     values = kind.removeprefix("dictionary<values=")
     return kind if values == kind else f"{values.partition(',')[0]}, dictionary-encoded"
+
+
+def some_of(names: Sequence[str], *, joint: str, most: int) -> str:
+    """Return names as a list in words, with the number of those beyond the first few.
+
+    >>> some_of(["age", "sex"], joint="or", most=3), some_of(["age", "sex", "city"], joint="and", most=1)
+    ('age or sex', 'age and 2 others')
+    """
+    more = len(names) - most
+    words = [*names[:most], f"{more} other{'s' if more > 1 else ''}"] if more > 0 else names
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {joint} {words[-1]}"

@@ -49,8 +49,8 @@ def bound_claim(claim: str, *, run: str, manifest_sha256: str) -> str:
 
 def bound_to(claim: str) -> tuple[str, str] | None:
     """Return the run of the release that a run starts from, and the hash of its manifest, by the claim in the ledger. Most runs have none."""
-    found = _BOUND.fullmatch(claim)
-    return (found[2], found[1]) if found else None
+    match = _BOUND.fullmatch(claim)
+    return (match[2], match[1]) if match else None
 
 
 def session_release_claim(*, session: str, first: str, purchases: int) -> str:
@@ -64,8 +64,8 @@ def session_release_claim(*, session: str, first: str, purchases: int) -> str:
 
 def published_by(claim: str) -> tuple[str, str] | None:
     """Return the first run and the session that a run publishes the answers of, by its claim; None if it is not the release of a session."""
-    found = _FROM_SESSION.fullmatch(claim)
-    return (found[2], found[1]) if found else None
+    match = _FROM_SESSION.fullmatch(claim)
+    return (match[2], match[1]) if match else None
 
 
 def figures_claim(release: str) -> str:
@@ -106,7 +106,7 @@ def parts_of(run: Run, runs: Mapping[str, Run], *, blocks: Mapping[str, tuple[st
     A session that buys its first release fixes the amount of both before the first draw, and publishing takes a constant amount.
     """
     lineage = made_from(run, runs)
-    claims = {each.id: Claim.read(each.claim) for each in lineage}
+    claims = {reserved.id: Claim.read(reserved.claim) for reserved in lineage}
     buyers = {claim.first: runs[session] for session, claim in claims.items() if claim}
 
     def fixed(part: Run) -> int:
@@ -122,8 +122,8 @@ def parts_of(run: Run, runs: Mapping[str, Run], *, blocks: Mapping[str, tuple[st
 
 def ledger_parts(ledger: Ledger, run: Run) -> tuple[Part, ...]:
     """Return the runs that a run's release is made from, by the ledger."""
-    runs = {each.id: each for each in ledger.runs(run.account)}
-    return parts_of(run, runs, blocks={each.id: ledger.blocks_of(each.id) for each in made_from(run, runs)})
+    runs = {reserved.id: reserved for reserved in ledger.runs(run.account)}
+    return parts_of(run, runs, blocks={reserved.id: ledger.blocks_of(reserved.id) for reserved in made_from(run, runs)})
 
 
 def going_back_to(earlier: str, runs: Iterable[Run]) -> Iterator[tuple[Run, bool]]:

@@ -1,10 +1,11 @@
 """The public results of a finished run: its outcome, its rounds, and the budget before and after."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from dpcore.ledger import Account, Balance, Run
 from dpcore.marginals.measurements import Measurement
@@ -60,6 +61,14 @@ class Round:
     after: float
     noise_floor: float
     spent: float
+
+
+_ROUNDS: TypeAdapter[tuple[Round, ...]] = TypeAdapter(tuple[Round, ...])
+
+
+def rounds_in(manifest: Mapping[str, Any]) -> tuple[Round, ...]:
+    """Return the rounds that a manifest states."""
+    return _ROUNDS.validate_python(manifest["rounds"])
 
 
 @dataclass(frozen=True)

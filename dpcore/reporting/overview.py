@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import nlargest
 
 from dpcore.ledger import WHOLE, Account, Allowance, Balance, Block, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.reader import across_balance, balances, blocks_of
@@ -47,6 +48,12 @@ class AccountOverview:
         named: list[tuple[str | None, Balance]] = [(block.name, balance) for block, balance in self.blocks]
         none = (None, Balance(self.account.cap, 0, 0))
         return max(named, key=lambda pair: pair[1].used, default=none)
+
+    def most_used_blocks(self, most: int | None) -> list[tuple[Block, Balance]]:
+        """Return the blocks that have used most, in their order: at most so many, or all."""
+        busiest = nlargest(most or len(self.blocks), self.blocks, key=lambda pair: pair[1].used)
+        names = {block.name for block, _ in busiest}
+        return [pair for pair in self.blocks if pair[0].name in names]
 
     @property
     def across(self) -> Cap | None:

@@ -50,8 +50,8 @@ class CountTable:
         """
         if self.error is None or self.basis == GUESS:
             return Rating.POOR
-        found = rate(self.error + self.blurred)
-        return Rating.FAIR if self.basis == INFERRED and found is Rating.GOOD else found
+        rating = rate(self.error + self.blurred)
+        return Rating.FAIR if self.basis == INFERRED and rating is Rating.GOOD else rating
 
     @property
     def is_blurred(self) -> bool:
@@ -120,7 +120,7 @@ class Portrait:
         unpaired: The names of the other columns.
         pairs: All pairs of the columns of `paired`.
         tables: The known tables of counts, from the best to the worst.
-        left_out: The tables of the workload whose errors are not listed, because they are too large or too many.
+        left_out: The pairs and measured tables whose errors are not listed, because they are too large or too many.
         more_columns: The number of columns without a picture.
         level: The level of all intervals.
         total: The number of rows by the model. A release may have another number of rows, if its spec says so.
@@ -139,26 +139,26 @@ class Portrait:
     @property
     def trusted(self) -> tuple[CountTable, ...]:
         """A few of the best tables, each about other columns. Tables of several columns come first."""
-        several = [each for each in self.tables if len(each.columns) > 1]
-        single = [each for each in self.tables if len(each.columns) == 1]
-        return _different(each for each in (*several, *single) if each.rating is Rating.GOOD and each.example)
+        several = [table for table in self.tables if len(table.columns) > 1]
+        single = [table for table in self.tables if len(table.columns) == 1]
+        return _different(table for table in (*several, *single) if table.rating is Rating.GOOD and table.example)
 
     @property
     def doubtful(self) -> tuple[CountTable, ...]:
         """A few of the worst tables, likewise."""
-        return _different(each for each in self.tables[::-1] if each.rating is not Rating.GOOD and each.example)
+        return _different(table for table in self.tables[::-1] if table.rating is not Rating.GOOD and table.example)
 
 
 def _different(tables: Iterable[CountTable]) -> tuple[CountTable, ...]:
     """Return the first few tables that have no column in common; if there are fewer, also others, but no part of one that is there."""
-    wanted = list(tables)
-    found: list[CountTable] = []
+    ahead = list(tables)
+    chosen: list[CountTable] = []
     for apart in (set.isdisjoint, _neither_within):
-        for table in wanted:
-            if len(found) < FEW and all(apart(set(table.columns), set(other.columns)) for other in found):
-                found.append(table)
-    return tuple(sorted(found, key=wanted.index))
+        for table in ahead:
+            if len(chosen) < FEW and all(apart(set(table.columns), set(earlier.columns)) for earlier in chosen):
+                chosen.append(table)
+    return tuple(sorted(chosen, key=ahead.index))
 
 
-def _neither_within(one: set[str], other: set[str]) -> bool:
-    return not (one <= other or other <= one)
+def _neither_within(columns: set[str], others: set[str]) -> bool:
+    return not (columns <= others or others <= columns)

@@ -23,8 +23,8 @@ def error_words(table: CountTable) -> str:
     """Return a table's expected error for a reader, as far as it is known. Of columns that were never measured together, it may be larger."""
     if table.error is None or table.basis == GUESS:
         return "not known"
-    found = f"at least {percent(table.error)}" if table.basis == INFERRED else percent(table.error)
-    return f"{found}, in wide cells" if table.is_blurred else found
+    error = f"at least {percent(table.error)}" if table.basis == INFERRED else percent(table.error)
+    return f"{error}, in wide cells" if table.is_blurred else error
 
 
 def pairs_plot(portrait: Portrait) -> str:
@@ -52,12 +52,14 @@ def pairs_words(portrait: Portrait) -> str:
     if not portrait.pairs:
         return "There is only one column, so there are no pairs."
     numbers = [sum(pair.table.rating is rating for pair in portrait.pairs) for rating in Rating]
-    told = ", ".join(f"{number:,} {rating}" for number, rating in zip(numbers, Rating, strict=True))
-    known = sorted((pair for pair in portrait.pairs if pair.dependence), key=lambda pair: -(pair.dependence or 0.0))[:3]
-    strongest = "; ".join(f"{pair.table.name} {100 * (pair.dependence or 0.0):.0f} %" for pair in known)
+    ratings = ", ".join(f"{number:,} {rating}" for number, rating in zip(numbers, Rating, strict=True))
+    dependent = sorted(
+        (pair for pair in portrait.pairs if pair.dependence), key=lambda pair: -(pair.dependence or 0.0)
+    )[:3]
+    strongest = "; ".join(f"{pair.table.name} {100 * (pair.dependence or 0.0):.0f} %" for pair in dependent)
     among = f" of {len(portrait.paired):,} of the columns" if portrait.unpaired else ""
-    return f"{len(portrait.pairs):,} pairs{among}: {told}." + (
-        f" The strongest dependences: {strongest}." if known else ""
+    return f"{len(portrait.pairs):,} pairs{among}: {ratings}." + (
+        f" The strongest dependences: {strongest}." if dependent else ""
     )
 
 

@@ -31,8 +31,8 @@ class Claim:
         >>> Claim.read(Claim(64 * "0", "5f0c", 0.9, unchanged=True).text).first, Claim.read(64 * "0")
         ('5f0c', None)
         """
-        found = _CLAIM.fullmatch(text)
-        return cls(found[1], found[2], float.fromhex(found[3]), unchanged=found[4] is not None) if found else None
+        match = _CLAIM.fullmatch(text)
+        return cls(match[1], match[2], float.fromhex(match[3]), unchanged=match[4] is not None) if match else None
 
     @property
     def text(self) -> str:

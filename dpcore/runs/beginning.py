@@ -15,12 +15,14 @@ from dpcore.ledger import Account, Ledger
 from dpcore.models.start import PublicRows
 from dpcore.release import ChosenLimit
 from dpcore.release.integrity import one_line
+from dpcore.release.withdrawal import live_runs
 from dpcore.runs.earlier_release import NO_RELEASE, find_prior
 from dpcore.runs.paying import claim_of
 from dpcore.runs.prior import compared
 from dpcore.runs.same_table import chosen_limit_of, evidence_of, findings_of, taken_over
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy
+from dpcore.tables.reading.encoding import encode_rows
 from dpcore.universe import Universe
 
 progress = logging.getLogger("dpcore.progress")
@@ -86,13 +88,12 @@ class Beginning:
         runs = self._ledger.runs(self._account.name)
         if self.declaration.spec.blocks is not None or any(run.id == self._run_id for run in runs):
             return
-        withdrawn, claim = self._ledger.withdrawals(self._account.name), claim_of(self.declaration)
-        made = [run for run in runs if run.claim == claim and run.release is not None and run.id not in withdrawn]
-        if made:
+        claim = claim_of(self.declaration)
+        if released := [run for run in live_runs(self._ledger, self._account.name) if run.claim == claim]:
             progress.info(
                 "release %s was made from this spec before, and this run pays for another one; if the table is still the same, "
                 "`prior: {release: latest, unchanged: true}` in the spec lets both count",
-                made[-1].release,
+                released[-1].release,
             )
 
     def bound(self, claim: str) -> str:
@@ -152,9 +153,11 @@ class Beginning:
 def coded_rows(batches: Sequence[pa.RecordBatch], universe: Universe, *, columns: Sequence[str]) -> PublicRows:
     """Code public rows by a universe, as the private rows are coded. Rows that a column drops are left out."""
     compared_universe = Universe({name: universe.attributes[name] for name in columns})
-    coded = [compared_universe.encode_rows(batch)[0] for batch in batches]
+    coded = [encode_rows(compared_universe, batch)[0] for batch in batches]
     codes = {
-        universe.names.index(name): np.concatenate([np.zeros(0, dtype=np.int64), *(each[place] for each in coded)])
+        universe.names.index(name): np.concatenate(
+            [np.zeros(0, dtype=np.int64), *(columns_of_batch[place] for columns_of_batch in coded)]
+        )
         for place, name in enumerate(columns)
     }
     return PublicRows(codes, rows=len(next(iter(codes.values()))))

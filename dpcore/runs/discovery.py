@@ -17,7 +17,7 @@ from dpcore.mechanisms.noise import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.spec import Declaration
 from dpcore.spec.shares import Early
-from dpcore.strategies.strategy import Given, column_name
+from dpcore.strategies.strategy import EarlyCounts, column_name
 from dpcore.tables.histogram import Histogram
 from dpcore.universe import Attribute, Universe
 
@@ -66,7 +66,7 @@ class Descents:
             lease: The lease on the run, which is needed to charge it.
         """
         for number in range(1, max((descent.levels for descent in self._descents.values()), default=0) + 1):
-            asked = {name: each.candidates for name, each in self._descents.items()}
+            asked = {name: descent.candidates for name, descent in self._descents.items()}
             universe = {name: candidates for name, candidates in asked.items() if candidates is not None}
             if not universe:
                 return
@@ -82,8 +82,8 @@ class Descents:
         measured = curator.measure_marginal(step, (axis,), share=share / (1 - self.taken))
         self.taken += share
         least = threshold(measured.values.size * self._rarer, noise=measured.noise, laplace=self._laplace)
-        kept = descent.take(measured.values, least=least, noise=measured.noise)
-        level = Level(step, candidates=measured.values.size, noise=measured.noise, threshold=least, kept=kept)
+        chosen = descent.take(measured.values, least=least, noise=measured.noise)
+        level = Level(step, candidates=measured.values.size, noise=measured.noise, threshold=least, kept=chosen)
         self._levels[name].append(level)
 
     def _beside(self, counted: Mapping[str, Attribute]) -> Mapping[str, Attribute]:  # noqa: ARG002  none are needed
@@ -112,13 +112,13 @@ class Discovery(Descents):
             return {}
         later = {name for name in self._descents if name not in self._declaration.fine}
         columns = self._declaration.universe.attributes.items()
-        return {name: each for name, each in columns if name not in counted and name not in later}
+        return {name: attribute for name, attribute in columns if name not in counted and name not in later}
 
     def declaration(self) -> Declaration:
         """Return the declaration with the discovered values."""
         return self._declaration.discovered({name: descent.found() for name, descent in self._descents.items()})
 
-    def given(self) -> Given:
+    def early_counts(self) -> EarlyCounts:
         """Return what the trees tell a strategy: the counts of their columns, so that it need not buy them again."""
         counts: dict[int, Measurement | None] = {}
         alone = None
@@ -128,7 +128,7 @@ class Discovery(Descents):
                 values, noise = evidence
                 counts[axis] = Measurement(self._steps[name], (axis,), cell=None, values=values, noise=noise)
                 alone = self._alone(self._levels[name][0].noise, share=descent.share / descent.levels)
-        return Given(counts, alone=alone)
+        return EarlyCounts(counts, alone=alone)
 
     def _alone(self, noise: float, *, share: Fraction) -> float:
         """Return the noise of a marginal that got all that discovery leaves, given the noise that a share of the budget has bought."""
@@ -137,7 +137,7 @@ class Discovery(Descents):
 
     def findings(self, curator: Curator, *, reserved: int) -> tuple[Finding, ...]:
         """Return the findings for the release: each column's cells, and their price as a share of the reserved budget."""
-        found: Mapping[str, Descent] = self._descents
+        descents: Mapping[str, Descent] = self._descents
         return tuple(
             Finding(
                 column=name,
@@ -147,5 +147,5 @@ class Discovery(Descents):
                 levels=tuple(self._levels[name]),
                 spent=curator.price(level.step for level in self._levels[name]) / reserved,
             )
-            for name, descent in found.items()
+            for name, descent in descents.items()
         )

@@ -5,25 +5,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from dpcore.answers.judging import judge
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import OTHER_FITS, make_uncertainty, replicates_for
-from dpcore.answers.uncertainty import Uncertainty, restored, uncertainty_table, writing_options
+from dpcore.answers.uncertainty import Uncertainty, restored, uncertainty_table
 from dpcore.curator.curator import Curator
 from dpcore.release import (
     Draft,
     Judgement,
     SyntheticRows,
+    public_seed,
     release_id,
     state,
-    state_blocks,
-    stated_parts,
 )
-from dpcore.reporting.lineage import ledger_parts
 from dpcore.runs.beginning import Beginning
 from dpcore.runs.empty_columns import empty_column_warnings
 from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
@@ -33,9 +30,7 @@ from dpcore.runs.stages import Stage
 progress = logging.getLogger("dpcore.progress")
 
 
-def draft_of(  # noqa: PLR0913  all that a release is made from
-    stage: Stage, rounds: Rounds, rows: SyntheticRows, *, beginning: Beginning, curator: Curator, seed: int
-) -> Draft:
+def draft_of(stage: Stage, rounds: Rounds, rows: SyntheticRows, *, beginning: Beginning, curator: Curator) -> Draft:
     """Assemble the draft of a release.
 
     Args:
@@ -44,21 +39,15 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         rows: The synthetic rows.
         beginning: What the run has begun with.
         curator: Knows the number of draws.
-        seed: The public seed for values within cells.
     """
-    declaration, strategy, payer = stage.declaration, stage.strategy, stage.paid_by
-    ledger = payer.ledger
+    declaration, strategy, ledger = stage.declaration, stage.strategy, stage.paid_by.ledger
     run = stage.run if stage.lease is None else ledger.leased(stage.lease)
     statement = state(
         declaration,
-        account=payer.account,
+        ledger=ledger,
         run=run,
-        ledger=ledger.identity(),
-        head=ledger.head(),
-        made_from=stated_parts(
-            ledger_parts(ledger, run), declaration, draws={run.id: curator.draws}, earlier=beginning.earlier_parts
-        ),
-        blocks=state_blocks(ledger, declaration, run=run),
+        draws={run.id: curator.draws},
+        earlier=beginning.earlier_parts,
         chosen_limit=stage.chosen_limit,
     )
     # The release before it is in a folder, with as much of its manifest as answers need.
@@ -72,8 +61,8 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
 
     def judged(table: pa.Table) -> Judgement:
         """Judge the release by its replicates as they are written, so that `dpflow answer` gives the same figures."""
-        rounds.countdown.begin("errors", "computing the errors of the workload's counts, and the pictures of the card")
-        return judge(replace(unwritten, known=restored(table, unwritten.measurements)), declaration.workload)
+        rounds.countdown.begin("errors", "computing the errors of counts, and the pictures of the card")
+        return judge(replace(unwritten, unwritten_uncertainty=restored(table, unwritten.measurements)))
 
     return Draft(
         declaration=declaration,
@@ -83,7 +72,7 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         rounds=rounds.done,
         statement=statement,
         name=release_id(run.id, opened_at=run.opened_at),
-        seed=seed,
+        seed=public_seed("values", run.id),
         findings=stage.findings,
         functions=stage.functions,
         warnings=(*_warnings(stage), *beginning.warnings(strategy), *_guesses(stage)),
@@ -122,7 +111,7 @@ def _guesses(stage: Stage) -> Iterator[str]:
             )
 
 
-def _uncertainty(unwritten: Release, stage: Stage, rounds: Rounds) -> Callable[[int], tuple[pa.Table, dict[str, Any]]]:
+def _uncertainty(unwritten: Release, stage: Stage, rounds: Rounds) -> Callable[[int], pa.Table]:
     """Return a function that makes the release's replicates, keeps them, and returns their table.
 
     The lease is renewed again and again while replicates are fitted, which may take longer than a lease.
@@ -141,8 +130,4 @@ def _uncertainty(unwritten: Release, stage: Stage, rounds: Rounds) -> Callable[[
 
         return make_uncertainty(unwritten, pause=fitted)
 
-    def table(most_bytes: int) -> tuple[pa.Table, dict[str, Any]]:
-        written = uncertainty_table(fits(), unwritten.measurements, most_bytes=most_bytes)
-        return written, writing_options(written)
-
-    return table
+    return lambda most_bytes: uncertainty_table(fits(), unwritten.measurements, most_bytes=most_bytes)

@@ -20,7 +20,7 @@ from dpcore.object_store import AnyPath
 from dpcore.release.integrity import one_line, open_regular, readable, refuse_store_error
 from dpcore.release.manifest import parsed_manifest
 from dpcore.release.problems import listed_files
-from dpcore.release.withdrawal import is_recorded, notice_of, recorded_manifest
+from dpcore.release.withdrawal import is_recorded, live_runs, notice_of, recorded_manifest
 from dpcore.reporting.lineage import bound_claim, bound_to
 from dpcore.runs.paying import claim_of
 from dpcore.runs.prior import Prior, check_columns, public_table, unusable
@@ -54,9 +54,10 @@ def earlier_release(declaration: Declaration, *, ledger: Ledger, account: Accoun
         UsageError: If it is not as published, was withdrawn since, or has other columns. Nothing was spent.
     """
     if before is None:
-        newest = _newest(ledger, account)
-        if newest is None:
+        live = live_runs(ledger, account.name)
+        if not live:
             return None
+        newest = live[-1]
         prior = _recorded(ledger, newest, declaration, sha256=None)
         room = LONGEST - len(claim_in(declaration.series, claim_of(declaration) + prior.binding)) + len(newest.id)
         if len(newest.id) > room:
@@ -82,25 +83,18 @@ def _is_over(ledger: Ledger, run: Run, folder: AnyPath) -> bool:
         return run.release is None or is_recorded(ledger, run.id, folder / run.release)
 
 
-def _newest(ledger: Ledger, account: Account) -> Run | None:
-    """Return the run of the account's newest release that is not withdrawn, by the order in which runs were reserved."""
-    withdrawn = ledger.withdrawals(account.name)
-    made = (run for run in ledger.runs(account.name) if run.state is RunState.SETTLED and run.release is not None)
-    return max((run for run in made if run.id not in withdrawn), key=lambda run: run.first, default=None)
-
-
 def _bound(ledger: Ledger, run: Run, bound: tuple[str, str], declaration: Declaration) -> Prior:
     """Return the release that a run is bound to. If it was written again since, its rows are the same: they follow from its transcript."""
-    made, folder = ledger.run(bound[0]), declaration.output_folder
+    maker, folder = ledger.run(bound[0]), declaration.output_folder
     why = f"run {run.id} has started from it and cannot go on without it"
     otherwise = f"start a new run; if run {run.id} is still open, end it with `dpflow ledger settle {run.id}`"
     if run.state is RunState.SETTLED:
         why = f"run {run.id} has started from it and is settled, and cannot write its own release again without it"
         otherwise = f"restore the release of run {run.id} from a backup to {one_line(folder / str(run.release))}"
-    if event := ledger.withdrawals(run.account).get(made.id):
+    if event := ledger.withdrawals(run.account).get(maker.id):
         raise UsageError(f"{notice_of(event, ledger=ledger.identity()).sentence}; {why}, so {otherwise}")
     try:
-        return _recorded(ledger, made, declaration, sha256=bound[1])
+        return _recorded(ledger, maker, declaration, sha256=bound[1])
     except ReleaseDamaged as error:
         raise ReleaseDamaged(f"{error}; {why}, or {otherwise}") from None
 
@@ -117,7 +111,7 @@ def _recorded(ledger: Ledger, run: Run, declaration: Declaration, *, sha256: str
     folder = declaration.output_folder / str(run.release)
     written = recorded_manifest(ledger, run, folder)
     manifest = parsed_manifest(written, folder)  # the ledger has its hash
-    files = {name: each.sha256 for name, each in listed_files(manifest).items() if name.startswith("data/")}
+    files = {name: file.sha256 for name, file in listed_files(manifest).items() if name.startswith("data/")}
     sha256, words = sha256 or hashlib.sha256(written).hexdigest(), f"release {one_line(folder.name)}"
 
     @contextmanager

@@ -18,8 +18,8 @@ from dpcore.marginals.zeros import Zeros
 from dpcore.models.persons import NoisyPersons, PersonSizes, size_ends
 from dpcore.runs.expected_rows import NoisyTotal, open_universe, unexpected_sentence
 from dpcore.runs.losses import Losses
+from dpcore.runs.planning.limits import NoisyUnits, choice_of
 from dpcore.runs.reading import Reading
-from dpcore.runs.rows_per_unit import NoisyUnits, choice_of
 from dpcore.runs.stages import Stage
 from dpcore.spec import Declaration
 from dpcore.spec.shares import Early
@@ -133,7 +133,9 @@ def _persons(stage: Stage, reading: Reading) -> tuple[Stage, Histogram]:
 
 def _learn_sizes(stage: Stage, _: Curator, answers: Sequence[Measurement]) -> Stage:
     """Learn how many rows persons have, for a release that keeps the rows of one synthetic person together."""
-    sizes = PersonSizes(*(NoisyPersons(tuple(map(int, each.values.ravel())), noise=each.noise) for each in answers))
+    sizes = PersonSizes(
+        *(NoisyPersons(tuple(map(int, answer.values.ravel())), noise=answer.noise) for answer in answers)
+    )
     progress.info("the noisy number of persons is %d", sum(sizes.by_class.numbers))
     return replace(stage, sizes=sizes)
 

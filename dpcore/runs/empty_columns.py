@@ -14,8 +14,9 @@ import numpy as np
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Axes
 from dpcore.models import Evidence
+from dpcore.runs.causes import causes_of_column
 from dpcore.runs.expected_rows import NoisyTotal, margin_of
-from dpcore.universe import Attribute, Boolean, Categorical, Date, Datetime, Universe
+from dpcore.universe import Attribute, Universe
 
 NAMED_SHARE = 0.05
 """The least share of the rows without a declared value for which a warning names `missing` or `other`."""
@@ -34,20 +35,22 @@ def empty_column_warnings(
         total: The noisy number of rows.
         discovered: The columns whose values were found in the data.
     """
-    found = {}
+    warnings = {}
     for axis, (name, attribute) in enumerate(universe.attributes.items()):
         cells = undeclared_cells(attribute)
         if not 0 < len(cells) < attribute.size:
             continue
         for counts in _noisy_counts(measurements, axis, shape=universe.shape):
             undeclared = {label: counts[cell] for label, cell in cells.items() if cell in counts}
-            other = undeclared.get("other")
+            in_other = undeclared.get("other")
             is_category = "other" in cells and cells["other"] < attribute.cells  # a declared one of this name
             if _practically_all(undeclared, total):
-                found[name] = _sentence(name, attribute, undeclared)
-            elif other is not None and not is_category and _is_much(other, total):
-                found[name] = _other_sentence(name, attribute, other.rows / total.rows, discovered=name in discovered)
-    return found
+                warnings[name] = _sentence(name, attribute, undeclared)
+            elif in_other is not None and not is_category and _is_much(in_other, total):
+                warnings[name] = _other_sentence(
+                    name, attribute, in_other.rows / total.rows, discovered=name in discovered
+                )
+    return warnings
 
 
 def undeclared_cells(attribute: Attribute) -> dict[str, int]:
@@ -64,24 +67,24 @@ def _noisy_counts(
     A strategy that measures single cells, such as pmw, leaves others out. A count that is a sum of them is then a lower bound.
     """
     evidence, single = Evidence(), defaultdict[Axes, defaultdict[int, list[Measurement]]](lambda: defaultdict(list))
-    for each in measurements:
-        if each.axes == (axis,) and each.cell is None:
-            evidence.add(each)
-        elif axis in each.axes and each.cell is not None:
-            single[each.axes][each.cell].append(each)
+    for measurement in measurements:
+        if measurement.axes == (axis,) and measurement.cell is None:
+            evidence.add(measurement)
+        elif axis in measurement.axes and measurement.cell is not None:
+            single[measurement.axes][measurement.cell].append(measurement)
     for _, target in evidence:
         counted = zip(target.counts.tolist(), target.variance.tolist(), strict=True)
         yield {cell: NoisyTotal(count, math.sqrt(variance)) for cell, (count, variance) in enumerate(counted)}
     if not evidence.axes:
         for axes, cells in single.items():
-            yield _summed(cells, axes.index(axis), shape=[shape[each] for each in axes])
+            yield _summed(cells, axes.index(axis), shape=[shape[place] for place in axes])
 
 
 def _summed(cells: Mapping[int, list[Measurement]], place: int, *, shape: Sequence[int]) -> dict[int, NoisyTotal]:
     """Sum measured cells of a marginal by their cell in one of its columns. A cell that was measured again is averaged."""
     parts = defaultdict[int, list[NoisyTotal]](list)
     for cell, measured in cells.items():
-        mean = NoisyTotal.of([replace(each, cell=None) for each in measured])
+        mean = NoisyTotal.of([replace(measurement, cell=None) for measurement in measured])
         parts[int(np.unravel_index(cell, shape)[place])].append(mean)
     return {cell: _sum(part) for cell, part in parts.items()}
 
@@ -99,9 +102,9 @@ def _practically_all(undeclared: Mapping[str, NoisyTotal], total: NoisyTotal) ->
     return not rest.is_faint and total.rows - rest.rows <= margin_of(math.hypot(total.noise, rest.noise))
 
 
-def _is_much(other: NoisyTotal, total: NoisyTotal) -> bool:
-    """Tell whether more than `MOST_OTHER` of the rows are in `other`, allowing for the noise."""
-    return not other.is_faint and other.rows - other.margin > MOST_OTHER * (total.rows + total.margin)
+def _is_much(in_other: NoisyTotal, total: NoisyTotal) -> bool:
+    """Tell whether more than `MOST_OTHER` of the rows are in `in_other`, allowing for the noise."""
+    return not in_other.is_faint and in_other.rows - in_other.margin > MOST_OTHER * (total.rows + total.margin)
 
 
 def _sentence(name: str, attribute: Attribute, undeclared: Mapping[str, NoisyTotal]) -> str:
@@ -109,7 +112,7 @@ def _sentence(name: str, attribute: Attribute, undeclared: Mapping[str, NoisyTot
     named = [f"`{label}`" for label, count in undeclared.items() if count.rows > NAMED_SHARE * rows]
     return (
         f"practically all rows have {' or '.join(named)} in `{name}`: its declared values do not stand out of the noise; "
-        f"likely causes: {'; '.join(causes(attribute))}; or the column holds nothing else; correct the spec and run again, or leave "
+        f"likely causes: {'; '.join(causes_of_column(attribute))}; or the column holds nothing else; correct the spec and run again, or leave "
         "the column out"
     )
 
@@ -118,25 +121,5 @@ def _other_sentence(name: str, attribute: Attribute, share: float, *, discovered
     if discovered:
         why = "only values that stood out of the noise were found; give its `discover` a larger `share` or `most`, or list the values"
     else:
-        why = f"likely causes: {'; '.join(causes(attribute))}; or many rows have values that the spec does not declare; correct the spec and run again"
+        why = f"likely causes: {'; '.join(causes_of_column(attribute))}; or many rows have values that the spec does not declare; correct the spec and run again"
     return f"about {100 * share:.0f} % of the rows have `other` in `{name}`: {why}"
-
-
-def causes(attribute: Attribute) -> Iterator[str]:
-    """Yield what may be wrong, from the spec alone."""
-    if isinstance(attribute, Date | Datetime):
-        if attribute.formats:
-            yield "the dates in the table do not have the declared `format`"
-        else:
-            yield "it is read as ISO dates such as 2025-01-31, and the table has another format: declare `format`"
-    elif isinstance(attribute, Categorical):
-        blanks = "with blanks at their ends, which `match: exact` compares, " if attribute.exact else ""
-        yield f"the table writes the values otherwise than `values` lists them, such as {blanks}in upper or lower case, or with other characters"
-    elif isinstance(attribute, Boolean):
-        yield "the table writes true and false in another way than true, t, yes, y, 1 and false, f, no, n, 0"
-    else:
-        yield "the table writes the numbers otherwise than 1234.5, such as with a unit or a comma"
-    if attribute.ordered and attribute.other_cell is not None:
-        yield "the values lie outside of `min` and `max`"
-    if attribute.nulls:
-        yield "one of `nulls` is a value"

@@ -17,13 +17,13 @@ from dpcore.marginals.measurements import Measurement
 from dpcore.mechanisms.pricing import least_amount
 from dpcore.privacy.accounting import budget_of
 from dpcore.reporting.formatting import at_most
-from dpcore.runs.empty_columns import causes
+from dpcore.runs.causes import causes_of_column
 from dpcore.runs.expected_rows import NoisyTotal, open_universe
 from dpcore.runs.paying import ledger_of, paying_account
 from dpcore.runs.reading import Reading, Table
 from dpcore.runs.reservation import day_to_read, reserve_run
 from dpcore.spec import Declaration
-from dpcore.spec.load import declare
+from dpcore.spec.changes import Changes, changed
 from dpcore.spec.shares import Early
 from dpcore.tables.ingest.fates import DROPPED_BY, KEPT, MISSING_IN, OTHER_IN, VIOLATED, WEIGHTLESS, fate_universe
 from dpcore.universe import Universe
@@ -39,14 +39,14 @@ class Losses:
     """Noisy numbers of rows, one of each unit, by what becomes of them, if they stand out of the noise.
 
     Attributes:
-        kept: The rows that are kept, whatever stands out.
+        whole: The rows that are kept as they are, whatever stands out.
         lost: The rows that are dropped, by the column that drops them first or another reason, most first.
-        other: The rows that are kept with `other` or `missing` in some column, by the first such column, most first.
+        undeclared: The rows that are kept with `other` or `missing` in some column, by the first such column, most first.
     """
 
-    kept: NoisyTotal
+    whole: NoisyTotal
     lost: Mapping[str, NoisyTotal]
-    other: Mapping[str, NoisyTotal]
+    undeclared: Mapping[str, NoisyTotal]
 
     @classmethod
     def of(cls, measured: Measurement, universe: Universe) -> "Losses":
@@ -56,31 +56,31 @@ class Losses:
             label: NoisyTotal(float(count), measured.noise)
             for label, count in zip(labels, measured.values, strict=True)
         }
-        kept = counts.pop(KEPT)
+        whole = counts.pop(KEPT)
         clear = sorted(
             (item for item in counts.items() if item[1].rows > item[1].margin), key=lambda item: -item[1].rows
         )
         return cls(
-            kept,
+            whole,
             lost={label.removeprefix(DROPPED_BY): count for label, count in clear if label.startswith(DROPPED_BY)},
-            other={label: count for label, count in clear if not label.startswith(DROPPED_BY)},
+            undeclared={label: count for label, count in clear if not label.startswith(DROPPED_BY)},
         )
 
     def warnings(self, universe: Universe, *, tolerated: float) -> Iterator[str]:
         """Say which columns have no declared value in more rows than may be lost, and whether hardly a row was read."""
-        everything = (self.kept, *self.lost.values(), *self.other.values())
+        everything = (self.whole, *self.lost.values(), *self.undeclared.values())
         rows = sum(count.rows for count in everything)
-        for label, count in self.other.items():
-            if count.rows - count.margin > tolerated * sum(each.rows + each.margin for each in everything):
+        for label, count in self.undeclared.items():
+            if count.rows - count.margin > tolerated * sum(fate.rows + fate.margin for fate in everything):
                 what = OTHER_IN if label.startswith(OTHER_IN) else MISSING_IN
                 name = label.removeprefix(what)
                 yield (
                     f"about {100 * min(count.rows / rows, 1.0):.0f} % of the rows have `{what.split()[0]}` in `{name}`; if that is not so, likely "
-                    f"causes: {', '.join(causes(universe.attributes[name]))}"
+                    f"causes: {', '.join(causes_of_column(universe.attributes[name]))}"
                 )
-        if rows <= self.kept.margin:
+        if rows <= self.whole.margin:
             yield (
-                f"hardly a row was read: at most about {self.kept.margin:,.0f} are left by `blocks` and have an id; if there should be more, check how "
+                f"hardly a row was read: at most about {self.whole.margin:,.0f} are left by `blocks` and have an id; if there should be more, check how "
                 "the days of blocks and the ids are written, or declare `expect_rows`, which stops such a run"
             )
 
@@ -88,13 +88,13 @@ class Losses:
     def share(self) -> float:
         """The share of the rows that are lost, as far as they stand out."""
         lost = sum(count.rows for count in self.lost.values())
-        rows = lost + sum(count.rows for count in self.other.values()) + self.kept.rows
+        rows = lost + sum(count.rows for count in self.undeclared.values()) + self.whole.rows
         return min(1.0, lost / max(rows, 1.0))
 
     def exceed(self, tolerated: float) -> bool:
         """Tell whether more than a share of the rows is certainly lost, allowing for the noise of each count."""
         lost = sum(count.rows - count.margin for count in self.lost.values())
-        rows = sum(count.rows + count.margin for count in (self.kept, *self.lost.values(), *self.other.values()))
+        rows = sum(count.rows + count.margin for count in (self.whole, *self.lost.values(), *self.undeclared.values()))
         return lost > tolerated * max(rows, 1.0)
 
     @property
@@ -117,7 +117,7 @@ class Losses:
             if name in REASONS:
                 yield f"{about} because {REASONS[name]}"
             else:
-                yield f"{about} by `{name}`, likely causes: {', '.join(causes(universe.attributes[name]))}"
+                yield f"{about} by `{name}`, likely causes: {', '.join(causes_of_column(universe.attributes[name]))}"
 
 
 def buy_losses(declaration: Declaration, *, epsilon: float, as_of: date | None = None) -> Losses:
@@ -126,14 +126,11 @@ def buy_losses(declaration: Declaration, *, epsilon: float, as_of: date | None =
     Raises:
         BudgetRefused: If the account cannot pay. Nothing was read.
     """
-    privacy, run_of_spec = declaration.spec.privacy.model_copy(update={"epsilon": epsilon}), declaration
-    declaration = declare(
-        declaration.spec.model_copy(update={"privacy": privacy}), universe=declaration.universe, path=declaration.path
-    )
+    run_of_spec, declaration = declaration, changed(declaration, Changes(epsilon=epsilon))
     table, run = Table.of(declaration), str(uuid.uuid4())
     with ledger_of(declaration) as ledger:
         account = paying_account(ledger, run_of_spec)  # without one, the advice is to open it with a budget for a run
-        _, amount = budget_of(epsilon, delta=privacy.delta, currency=account.currency)
+        _, amount = budget_of(epsilon, delta=declaration.spec.privacy.delta, currency=account.currency)
         if amount < least_amount(currency=account.currency, protection=declaration.protection.of_one_answer):
             raise UsageError(f"epsilon {at_most(epsilon)} is too small for any noise; ask for more, such as 0.05")
         day = day_to_read(declaration, as_of)

@@ -57,23 +57,23 @@ def paying_account(ledger: Ledger, declaration: Declaration) -> Account:
     """Return the account of a spec. Raise if unit, neighbours, delta or blocks of the spec differ from the account's."""
     spec, names = declaration.spec, {account.name for account in ledger.accounts()}
     if spec.dataset not in names:
-        known = f"; known accounts: {', '.join(sorted(names))}" if names else ""
-        raise UsageError(f"{no_account(declaration)}{known}; the ledger is {ledger.place}")
+        opened = f"; known accounts: {', '.join(sorted(names))}" if names else ""
+        raise UsageError(f"{no_account(declaration)}{opened}; the ledger is {ledger.place}")
     account = ledger.account(spec.dataset)
-    for what, wanted, fixed in (
+    for what, declared, fixed in (
         ("unit", spec.privacy.unit, account.unit),
         ("neighbours", spec.privacy.neighbours.value, account.neighbours.value),
     ):
-        if wanted != fixed:
-            told = f"the spec says `{what}: {wanted}`, but account {account.name} was opened with {fixed}"
-            raise _other_terms(told, declaration, names=names)
+        if declared != fixed:
+            difference = f"the spec says `{what}: {declared}`, but account {account.name} was opened with {fixed}"
+            raise _other_terms(difference, declaration, names=names)
     pure = account.currency is Currency.PURE
     if pure != (spec.privacy.delta == 0):
         kind = "pure epsilon, with delta 0" if pure else f"{account.currency}, with a delta above 0"
-        told = f"the spec says `delta: {wording.at_most(spec.privacy.delta)}`, but account {account.name} is kept in {kind}"
-        raise _other_terms(told, declaration, names=names)
-    if other := _other_blocks(account, declaration.calendar):
-        raise _other_terms(other, declaration, names=names)
+        difference = f"the spec says `delta: {wording.at_most(spec.privacy.delta)}`, but account {account.name} is kept in {kind}"
+        raise _other_terms(difference, declaration, names=names)
+    if blocks := _other_blocks(account, declaration.calendar):
+        raise _other_terms(blocks, declaration, names=names)
     return account
 
 
@@ -82,17 +82,17 @@ def _other_blocks(account: Account, calendar: Calendar | None) -> str | None:
     if calendar is None and account.blocks_by is not None:
         return f"account {account.name} is kept by block ({account.blocks_by}), but the spec has no `blocks`"
     if calendar is not None and account.blocks_by != calendar.words:
-        kept = "without blocks" if account.blocks_by is None else f"by {account.blocks_by}"
-        return f"the spec divides the table by {calendar.words}, but account {account.name} is kept {kept}"
+        by = "without blocks" if account.blocks_by is None else f"by {account.blocks_by}"
+        return f"the spec divides the table by {calendar.words}, but account {account.name} is kept {by}"
     return None
 
 
-def _other_terms(told: str, declaration: Declaration, *, names: Collection[str]) -> UsageError:
+def _other_terms(difference: str, declaration: Declaration, *, names: Collection[str]) -> UsageError:
     """Return the error for a spec whose terms are not its account's, with the command that opens an account for it under a free name."""
     dataset = declaration.spec.dataset
     free = next(name for number in count(2) if (name := f"{dataset}-{number}") not in names)
     return UsageError(
-        f"{told}; an account's terms are fixed, so correct the spec, or write `dataset: {free}` into it and open that account: "
+        f"{difference}; an account's terms are fixed, so correct the spec, or write `dataset: {free}` into it and open that account: "
         f"{opening_command(declaration, name=free)}; what both accounts spend on one table adds up, so close the one you do not need"
     )
 
@@ -151,8 +151,8 @@ def amount_to_reserve(
             "a column is so small compared with the others that it would get no budget; declare coarser columns"
         )
     if amount * smallest < CRASH_MARGIN * least:
-        wanted = math.ceil(CRASH_MARGIN * least / smallest)
-        enough = wording.at_most(epsilon_of(wanted, currency=currency, delta=privacy.delta))
+        enough_amount = math.ceil(CRASH_MARGIN * least / smallest)
+        enough = wording.at_most(epsilon_of(enough_amount, currency=currency, delta=privacy.delta))
         zcdp = ", or use an account in zcdp" if currency is Currency.GDP else ""
         share = ", a larger `share` to discover by" if declaration.descents() else ""
         raise UsageError(
@@ -174,7 +174,7 @@ def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
     strategies = [strategy, *map(strategy_for, fewest)]
     # Losses are not measured if their share is too small.
     early = (share for kind, shares in declaration.early.items() if kind is not Early.LOSSES for share in shares)
-    return min((*(declaration.left * each.smallest_share for each in strategies), *early))
+    return min((*(declaration.left * candidate.smallest_share for candidate in strategies), *early))
 
 
 def checks_losses(declaration: Declaration, *, currency: Currency, amount: int) -> bool:
@@ -211,8 +211,8 @@ def _elsewhere(refused: BudgetRefused, account: Account) -> BudgetRefused:
     if not most:
         return refused
     at = f" at delta {wording.at_most(account.delta)}" if account.delta else ""
-    told = f"; new blocks have their whole budget: a run that reads only those can ask for epsilon {wording.down(most)}{at}"
-    return BudgetRefused(f"{refused}{told}", requested=refused.requested, remaining=refused.remaining)
+    advice = f"; new blocks have their whole budget: a run that reads only those can ask for epsilon {wording.down(most)}{at}"
+    return BudgetRefused(f"{refused}{advice}", requested=refused.requested, remaining=refused.remaining)
 
 
 def in_epsilon(refused: BudgetRefused, declaration: Declaration, *, currency: Currency, amount: int) -> BudgetRefused:

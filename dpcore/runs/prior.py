@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dpcore.errors import SourceError, UsageError
 from dpcore.ledger import Run
 from dpcore.spec import Declaration
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.reading.encoding import reads
 from dpcore.tables.sources.attempt import attempt
 from dpcore.tables.sources.source import Source, check_types, read_piece
 
@@ -109,15 +111,15 @@ def check_columns(source: Source, declaration: Declaration, *, name: str | None 
         declaration: The declaration of the run.
         name: What errors call it; None for the name of the file.
     """
-    wanted = compared(declaration)
-    if not wanted:
+    required = compared(declaration)
+    if not required:
         raise unusable("the universe has no column but that of the blocks' days, in which periods differ")
     for part in source.parts:
         names = attempt(part.column_names, otherwise=part.damaged)
-        if wrong := [name for name in wanted if list(names).count(name) != 1]:
+        if wrong := [name for name in required if list(names).count(name) != 1]:
             listed = ", ".join(map(repr, wrong))
             raise unusable(f"{name or part.name} must have each column of the universe once, but not so {listed}")
-    check_types(source, reads={name: declaration.universe.attributes[name].reads for name in wanted})
+    check_types(source, reads={name: partial(reads, declaration.universe.attributes[name]) for name in required})
 
 
 def unusable(problem: str) -> UsageError:

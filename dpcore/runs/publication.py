@@ -7,9 +7,9 @@ from pathlib import Path
 from dpcore.ledger import Account, Balance, Lease, Ledger
 from dpcore.object_store import AnyPath, ObjectPath, without_links
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
-from dpcore.release import MANIFEST, Published
+from dpcore.release import Published, settle
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
-from dpcore.reporting.outcome import Outcome, Report, Round
+from dpcore.reporting.outcome import Outcome, Report, rounds_in
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -45,16 +45,7 @@ class Publication:
 
     def settle(self) -> Outcome:
         """Refund the unspent budget, and return the outcome of the run."""
-        folder = self.published.folder
-        # For a run that was settled before, record only a release that was really written again.
-        record = self.lease is not None or self.published.appeared
-        self.payer.ledger.settle(
-            self.payer.run_id,
-            release=folder.name,
-            lease=self.lease,
-            manifest=str(without_links(folder) / MANIFEST) if record else None,
-            manifest_sha256=self.published.manifest_sha256 if record else None,
-        )
+        settle(self.published, ledger=self.payer.ledger, lease=self.lease)
         for warning in self._warnings:
             progress.warning("warning: %s", warning)
         return self.outcome()
@@ -98,7 +89,7 @@ class Publication:
             before=self.payer.before,
             after=self.payer.balance(),
             overall=self.payer.ledger.balance(self.payer.account.name),
-            rounds=tuple(Round(**each | {"columns": tuple(each["columns"])}) for each in manifest["rounds"]),
+            rounds=rounds_in(manifest),
             privacy=manifest["privacy"],
             columns=manifest["columns"],
             files=manifest["files"],

@@ -29,7 +29,7 @@ from dpcore.universe.temporal import CalendarColumn
 
 @dataclass(frozen=True)
 class Table:
-    """The source of a run's rows, and the engine that reads and counts them."""
+    """A source of rows, the engine that reads and counts them, and the folder of the key of the data's version."""
 
     source: Source
     engine: Engine
@@ -42,6 +42,24 @@ class Table:
         source = Source.locate(spec.source, base=base) if table is None else Source.of(table)
         engine = engine_for(spec.engine, source=source, connect=connect)
         return cls(source, engine, private=places_of_spec(declaration.path).private)
+
+    def connect(self, coding: Coding) -> None:
+        """Connect to the machines that read the table, and check the names and types of columns, which no row can change."""
+        self.engine.connect()
+        check_headers(self.source, coding)
+
+    def fingerprint(self, run_id: str) -> Fingerprint:
+        """Return what a run recognises the version of the data by."""
+        return Fingerprint.of_run(run_id, key=fingerprint_key(self.private))
+
+    def read(self, coding: Coding, *, fingerprint: Fingerprint) -> Versioned:
+        """Read and encode the rows, with the version of the data."""
+        draws = Draws.fresh(unit_key=fingerprint.unit_key())
+        return self.engine.read(self.source, coding=coding, draws=draws, fingerprint=fingerprint)
+
+    def version(self, coding: Coding, *, undecided: Collection[str], fingerprint: Fingerprint) -> str:
+        """Return the version of the data, if the values of some columns are still to be found."""
+        return self.engine.version(self.source, coding=coding, undecided=undecided, fingerprint=fingerprint)
 
 
 def check_source(declaration: Declaration, source: Source) -> None:
@@ -58,22 +76,24 @@ def check_source(declaration: Declaration, source: Source) -> None:
 def remarks(declaration: Declaration, source: Source) -> list[str]:
     """Return what the types of columns mean for a run that few people expect. Read headers only."""
     unit = declaration.protection.unit
-    moments = [name for name, each in declaration.universe.attributes.items() if isinstance(each, CalendarColumn)]
+    moments = [
+        name for name, attribute in declaration.universe.attributes.items() if isinstance(attribute, CalendarColumn)
+    ]
     columns = (*([] if unit == "row" else [unit]), *moments)
-    found: list[str] = []
+    notes: list[str] = []
     for part in source.parts if columns else ():
         for name, kind in zip(columns, part.column_types(columns), strict=True):
             if name == unit and (pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
                 what = "decimal numbers" if pa.types.is_floating(kind) else "booleans"
-                found.append(
+                notes.append(
                     f"the ids in {one_line(name)} are {what}: rows whose id is not a whole number or a text are dropped; write ids as one of these"
                 )
             elif name in moments and pa.types.is_timestamp(kind) and kind.tz not in {None, "UTC"}:
-                found.append(
+                notes.append(
                     f"{one_line(name)} has times of {one_line(kind.tz)}: they are read and released in UTC; convert them to local times without a time "
                     "zone if hours of the day matter"
                 )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(notes))
 
 
 def coding_of(declaration: Declaration, universe: Universe, *, window: Window | None) -> Coding:
@@ -123,7 +143,7 @@ class Reading:
 
     def tally(self, universe: Universe, *, edges: tuple[int, ...] = EDGES) -> Histogram:
         """Count the units by their number of rows in a universe, between these edges. Each unit adds one to one count."""
-        coding = replace(self._coding(universe), tallies=True, edges=edges)
+        coding = replace(self._coding(universe), edges=edges)
         return self.count_records(self._read(coding), tally_universe(edges))
 
     def fates(self, universe: Universe, *, undecided: Collection[str]) -> Histogram:
@@ -157,9 +177,8 @@ class Reading:
     def _read(self, coding: Coding) -> Private:
         failure: DpflowError
         try:
-            self._table.engine.connect()
-            self._check_headers(coding)
-            key = fingerprint_key(self._table.private)
+            self._table.connect(self._coding(self._declaration.universe))
+            fingerprint = self._table.fingerprint(self.lease.run)
         except DpflowError as error:
             if self._may_refund(error):
                 self._ledger.refund(self.lease.run, lease=self.lease)
@@ -167,7 +186,7 @@ class Reading:
             failure = error
         else:
             try:
-                return self._read_rows(coding, key=key)
+                return self._read_rows(coding, fingerprint)
             except SourceError as error:
                 failure = error
         if not isinstance(failure, SourceError):
@@ -182,27 +201,20 @@ class Reading:
     def _coding(self, universe: Universe) -> Coding:
         return coding_of(self._declaration, universe, window=self._window)
 
-    def _check_headers(self, coding: Coding) -> None:
-        """Check the names and types of the declared columns, which no row can change, before a row is read or anything is bought."""
-        check_headers(self._table.source, replace(coding, universe=self._declaration.universe))
-
     def _may_refund(self, error: DpflowError) -> bool:
         """Tell whether no row can have caused the failure and nothing was spent. An earlier worker may have read rows, so its run stays."""
         no_rows = not isinstance(error, SourceBroken) and self.lease.fence == 1 and not self._bound
         return no_rows and not self._ledger.run(self.lease.run).spent
 
-    def _read_rows(self, coding: Coding, *, key: bytes) -> Versioned:
+    def _read_rows(self, coding: Coding, fingerprint: Fingerprint) -> Versioned:
         """Read the rows, and bind the run to their version before anything is measured."""
-        source, engine = self._table.source, self._table.engine
-        fingerprint = Fingerprint.of_run(self.lease.run, key=key)
-        draws = Draws.fresh(unit_key=fingerprint.unit_key())
-        undecided, is_whole = self._declaration.undecided(), not isinstance(coding, Fates)
+        undecided = self._declaration.undecided()
         if undecided and not self._bound:
             # each pass of discovery codes other cells, so no single pass can give the version of all readable data
             whole = self._coding(self._declaration.readable)
-            self._bind(engine.version(source, coding=whole, undecided=undecided, fingerprint=fingerprint))
-        records = engine.read(source, coding=coding, draws=draws, fingerprint=fingerprint)
-        if not undecided and is_whole:
+            self._bind(self._table.version(whole, undecided=undecided, fingerprint=fingerprint))
+        records = self._table.read(coding, fingerprint=fingerprint)
+        if not undecided and not isinstance(coding, Fates):
             self._bind(records.version)
         return records
 

@@ -49,9 +49,9 @@ def scarcest(ledger: Ledger, account: Account, *, names: Collection[str] | None)
     """
     if names is None:
         return None, ledger.balance(account.name)
-    known = {block.name: balance for block, balance in ledger.blocks(account.name)}
-    found = ((name, known.get(name, Balance(account.cap, 0, 0))) for name in names)
-    return min(found, key=lambda pair: pair[1].remaining)
+    balances = {block.name: balance for block, balance in ledger.blocks(account.name)}
+    pairs = ((name, balances.get(name, Balance(account.cap, 0, 0))) for name in names)
+    return min(pairs, key=lambda pair: pair[1].remaining)
 
 
 def check_payable(
@@ -105,16 +105,16 @@ def reserve_run(  # noqa: PLR0913  who pays, how much, for what, as of when
 
 def _make_ready(ledger: Ledger, account: Account, names: Collection[str]) -> None:
     """Open and seal the blocks where needed. By the calendar all of them are complete. Another worker may do the same concurrently."""
-    known = _states(ledger, account)
-    while missing := [name for name in names if name not in known]:
-        before = known
+    states = _states(ledger, account)
+    while missing := [name for name in names if name not in states]:
+        before = states
         try:
             ledger.open_blocks(account.name, missing)
         except UsageError:
             if _states(ledger, account) == before:
                 raise
-        known = _states(ledger, account)
-    if growing := [name for name in names if known[name] is not BlockState.SEALED]:
+        states = _states(ledger, account)
+    if growing := [name for name in names if states[name] is not BlockState.SEALED]:
         ledger.seal_blocks(account.name, growing)
 
 

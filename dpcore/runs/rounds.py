@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -11,27 +11,22 @@ from statistics import median
 from dpcore.curator.curator import Curator
 from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.reporting.outcome import Round, distance, noise_floor
-from dpcore.runs.planning.costs import StepSeconds, costs_of
+from dpcore.runs.planning.costs import costs_of
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, step_name
 
 progress = logging.getLogger("dpcore.progress")
 
 
-QUARTERS = 4
-
-
 class Countdown:
     """The seconds of the steps after the rounds. A step is as long as planned, until some of its parts are done.
 
     Args:
-        planned: All steps of a run, in their order.
+        planned: The seconds of all steps of a run, in their order.
     """
 
-    def __init__(self, planned: Iterable[StepSeconds]) -> None:
-        steps = [(each.step, (each.least + each.most) / 2) for each in planned]
-        rounds = [step for step, _ in steps].index("rounds")
-        self._left = dict(steps[rounds + 1 :])
+    def __init__(self, planned: Mapping[str, float]) -> None:
+        self._left = dict(list(planned.items())[list(planned).index("rounds") + 1 :])
         self._step, self._begun, self._done = "", 0.0, 0
 
     @property
@@ -54,7 +49,7 @@ class Countdown:
         """
         self._done += 1
         self._left[self._step] = (time.monotonic() - self._begun) / self._done * (parts - self._done)
-        if QUARTERS * self._done // parts > QUARTERS * (self._done - 1) // parts:
+        if 4 * self._done // parts > 4 * (self._done - 1) // parts:
             progress.info("%s %d/%d, about %d s left", words, self._done, parts, self.seconds)
 
 
@@ -140,9 +135,11 @@ class Rounds:
     def unmeasured_pairs(self) -> set[tuple[int, int]]:
         """Return the pairs of the workload's columns that no measurement has covered, in cells or in groups."""
         strategy, asked = self._strategy, self._declaration.workload.marginals
-        columns = (tuple(sorted(map(strategy.resolutions.column, each.axes))) for each in strategy.measurements)
-        covered, wanted = ({pair for axes in sets for pair in combinations(axes, 2)} for sets in (columns, asked))
-        return wanted - covered
+        columns = (
+            tuple(sorted(map(strategy.resolutions.column, measurement.axes))) for measurement in strategy.measurements
+        )
+        covered, asked_pairs = ({pair for axes in sets for pair in combinations(axes, 2)} for sets in (columns, asked))
+        return asked_pairs - covered
 
     @property
     def seconds_left(self) -> int:
@@ -155,6 +152,6 @@ class Rounds:
     def countdown(self) -> Countdown:
         """The steps after the rounds, planned when the first round is done: on wide tables that takes a second."""
         strategy = self._strategy
-        cells = int(median(each.cells for each in self.done)) if self.done else 1
+        cells = int(median(finished.cells for finished in self.done)) if self.done else 1
         rows = max(1, round(strategy.total))
         return Countdown(costs_of(self._declaration, rows=rows, rounds=strategy.rounds, cells=cells).steps)

@@ -5,14 +5,17 @@ The new release publishes these measurements again. So its promise counts all ru
 
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from dpcore.answers.release import Release
 from dpcore.descent import Finding
-from dpcore.descent.descent import Level
 from dpcore.errors import UsageError
-from dpcore.release import ChosenLimit
+from dpcore.release import ChosenLimit, Statement
 from dpcore.release.integrity import one_line
 from dpcore.spec import Declaration
 from dpcore.strategies.earlier import Earlier
+
+_FINDINGS: TypeAdapter[tuple[Finding, ...]] = TypeAdapter(tuple[Finding, ...])
 
 
 def taken_over(declaration: Declaration, release: Release) -> Declaration:
@@ -36,8 +39,8 @@ def taken_over(declaration: Declaration, release: Release) -> Declaration:
         raise UsageError(
             f"release {name} was made with another `{changed[0]}` than the spec has, so its measurements cannot be taken over; {way_out}"
         )
-    found = {name: release.universe.attributes[name] for name in declaration.descents()}
-    return declaration.taken_over(found, rows_per_unit=int(manifest["privacy"]["max_rows_per_unit"]))
+    attributes = {name: release.universe.attributes[name] for name in declaration.descents()}
+    return declaration.taken_over(attributes, rows_per_unit=int(manifest["privacy"]["max_rows_per_unit"]))
 
 
 def evidence_of(release: Release) -> Earlier:
@@ -50,18 +53,12 @@ def evidence_of(release: Release) -> Earlier:
 
 def findings_of(release: Release) -> tuple[Finding, ...]:
     """Return what the run of a release has found in the data."""
-    return tuple(map(_finding, release.manifest["discovered"]))
-
-
-def _finding(told: dict[str, Any]) -> Finding:
-    levels = tuple(Level(**each) for each in told["levels"])
-    return Finding(**{**told, "cells": tuple(told["cells"]), "levels": levels})
+    return _FINDINGS.validate_python(release.manifest["discovered"])
 
 
 def chosen_limit_of(release: Release) -> ChosenLimit | None:
     """Return how the limit on rows per unit of a release was chosen; None if it was declared."""
-    limit = release.manifest["privacy"].get("chosen_limit")
-    return None if limit is None else ChosenLimit(**{**limit, "of": tuple(limit["of"])})
+    return Statement.read(release.manifest["privacy"]).chosen_limit
 
 
 def differences(declaration: Declaration, release: Release) -> list[str]:
@@ -69,22 +66,24 @@ def differences(declaration: Declaration, release: Release) -> list[str]:
 
     Everything that decides how rows are read must be the same. Otherwise the measurements of both would be of different counts.
     """
-    told, wanted = release.manifest["spec"], declaration.spec.model_dump(mode="json")
-    found, before, now = [], told["universe"], wanted["universe"]
+    earlier, current = release.manifest["spec"], declaration.spec.model_dump(mode="json")
+    differing, before, now = [], earlier["universe"], current["universe"]
     if list(before) != list(now):
-        found.append("universe")
+        differing.append("universe")
     undecided = declaration.descents()
     for name, attribute in declaration.universe.attributes.items():
         if name in before and (
             _read_by(before[name]) != _read_by(now[name])
             or (name not in undecided and release.universe.attributes[name] != attribute)
         ):
-            found.append(f"universe.{one_line(name)}")
-    found += [name for name in ("constraints", "persons") if (told.get(name) or None) != (wanted.get(name) or None)]
-    return found + [
+            differing.append(f"universe.{one_line(name)}")
+    differing += [
+        name for name in ("constraints", "persons") if (earlier.get(name) or None) != (current.get(name) or None)
+    ]
+    return differing + [
         f"privacy.{name}"
         for name in ("unit", "neighbours", "max_rows_per_unit", "weight")
-        if told["privacy"][name] != wanted["privacy"][name]
+        if earlier["privacy"][name] != current["privacy"][name]
     ]
 
 

@@ -14,7 +14,7 @@ from dpcore.runs.publication import Payer, Publication
 from dpcore.runs.reading import Reading
 from dpcore.runs.rounds import Rounds
 from dpcore.spec import Declaration
-from dpcore.strategies import Given, Strategy, strategy_for
+from dpcore.strategies import EarlyCounts, Strategy, strategy_for
 from dpcore.tables.histogram import Histogram
 from dpcore.universe.dependencies import LearnedFunction
 
@@ -34,7 +34,7 @@ class Stage:
         total: The first noisy total, if the spec expects one.
         sizes: How many rows persons have.
         findings: What was discovered, column by column.
-        given: The counts that discovery has bought; None without discovery.
+        early_counts: The counts that discovery has bought; None without discovery.
         functions: The learned functions of dependencies.
         records: The encoded rows, until they are counted for the release.
         counted: Whether the curator has the counts of these rows already.
@@ -51,7 +51,7 @@ class Stage:
     total: tuple[Measurement, ...] = ()
     sizes: PersonSizes = field(default_factory=PersonSizes.of_one)
     findings: tuple[Finding, ...] = ()
-    given: Given | None = None
+    early_counts: EarlyCounts | None = None
     functions: tuple[LearnedFunction, ...] = ()
     records: Private | None = None
     counted: bool = False
@@ -80,7 +80,9 @@ class Stage:
 
     def planned(self, declaration: Declaration) -> "Stage":
         """Return the stage with another declaration, and the strategy for it."""
-        return replace(self, declaration=declaration, strategy=strategy_for(declaration, given=self.given))
+        return replace(
+            self, declaration=declaration, strategy=strategy_for(declaration, early_counts=self.early_counts)
+        )
 
     def ingested(self) -> "Stage":
         """Return the stage with the encoded rows, unless they were read before or the run is only replayed.

@@ -45,9 +45,9 @@ class Step:
     act: Callable[..., Any]
     asked_for: Callable[[Synthesis], bool] = lambda _: True
 
-    def __call__(self, run_id: str, *given: Any) -> Any:
+    def __call__(self, run_id: str, *arguments: Any) -> Any:
         """Take the step of an open run, after the step whose result is given last. Return a public value."""
-        result = self.act(opened(run_id), *given)
+        result = self.act(opened(run_id), *arguments)
         return result if isinstance(result, PUBLIC) else Done()
 
 
@@ -62,9 +62,9 @@ LEARNING = (
     Step("begin", lambda run, _: run.begin()),
 )
 ROUND = (
-    Step("select", lambda run, number, _: run.select(number)),
-    Step("measure", lambda run, number, selection: run.measure(number, selection)),
-    Step("update", lambda run, number, measurement: run.update(number, measurement)),
+    Step("select", lambda run, number, _: run.rounds.select(number)),
+    Step("measure", lambda run, number, selection: run.rounds.measure(number, selection)),
+    Step("update", lambda run, number, measurement: run.rounds.update(number, measurement)),
 )
 RELEASING = (
     Step("sample", lambda run, _: run.sample()),
@@ -92,7 +92,7 @@ def in_order(
             if step.asked_for(run):
                 done = take(step, run.run_id, done)
         after_learning()
-        while number := run.next_round:
+        while number := run.rounds.next:
             for step in ROUND:
                 done = take(step, run.run_id, number, done)
             after_learning()
@@ -172,7 +172,7 @@ def check_run(
     try:
         amount = run.requested()
         run.check_key()
-        if resume is None and run_id not in {each.id for each in run.ledger.runs(run.account.name)}:
+        if resume is None and run_id not in {reserved.id for reserved in run.ledger.runs(run.account.name)}:
             names = blocks_to_read(run.ledger, declaration, as_of=run.as_of)
             check_payable(run.ledger, declaration, account=run.account, amount=amount, names=names)
     finally:

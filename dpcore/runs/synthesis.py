@@ -1,20 +1,16 @@
 """A run of a release: the methods that take its steps. `dpcore.runs.steps` defines their order."""
 
-import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import date
 from typing import Any
 
-import numpy as np
-
 from dpcore.curator.curator import Curator
 from dpcore.errors import DpflowError, TableChanged, UsageError
 from dpcore.ledger import Account, Ledger, Run
-from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.object_store import AnyPath
 from dpcore.release import (
     Persons,
@@ -22,16 +18,15 @@ from dpcore.release import (
     check_owner,
     check_writable,
     claim_folder,
-    live_numbers,
+    public_seed,
     publish,
     published_before,
-    release_before,
     require_rewritable,
     retain_declared,
 )
 from dpcore.release.signing import signing_key
 from dpcore.reporting.formatting import at_most
-from dpcore.reporting.outcome import Outcome, Report, Round, without
+from dpcore.reporting.outcome import Outcome, Report, without
 from dpcore.runs.beginning import Beginning
 from dpcore.runs.discovery import Discovery
 from dpcore.runs.draft import draft_of
@@ -39,12 +34,12 @@ from dpcore.runs.early import LIMIT, LOSSES, PERSONS, SIZES_STEPS, TOTAL, functi
 from dpcore.runs.expected_rows import weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, checks_losses, claim_of, ledger_of, paying_account, total_noise
 from dpcore.runs.planning.grounds import GUESS, approximate_rows
+from dpcore.runs.planning.limits import rows_kept
 from dpcore.runs.planning.plan import warning_before
 from dpcore.runs.publication import Payer, Publication
 from dpcore.runs.reading import Reading, Table
 from dpcore.runs.reservation import day_to_read, reserve_run
-from dpcore.runs.rounds import Exhausted, Rounds
-from dpcore.runs.rows_per_unit import rows_kept
+from dpcore.runs.rounds import Rounds
 from dpcore.runs.stages import Stage, made
 from dpcore.spec import Declaration
 from dpcore.spec.shares import Early
@@ -227,13 +222,13 @@ class Synthesis:
         """Buy a noisy histogram of the rows per unit before anything else, and choose by it how many of them count."""
         self.stage = stage = LIMIT.take(self.stage, self.curator)
         chosen = made(stage.chosen_limit, "the limit was not chosen")
-        one = chosen.rows == 1
+        single = chosen.rows == 1
         progress.info(
             "at most %s row%s of each %s %s, %s",
             f"{chosen.rows:,}",
-            "" if one else "s",
+            "" if single else "s",
             stage.declaration.protection.unit,
-            "counts" if one else "count",
+            "counts" if single else "count",
             chosen.words,
         )
         if stage.reading is not None:
@@ -280,8 +275,8 @@ class Synthesis:
         discovery = Discovery(stage.declaration, currency=self.account.currency)
         discovery.descend(self.curator, count=None if stage.reading is None else stage.reading.count, lease=stage.lease)
         findings = discovery.findings(self.curator, reserved=stage.run.reserved)
-        found = replace(stage, findings=findings, given=discovery.given())
-        self.stage = found.planned(discovery.declaration())
+        discovered = replace(stage, findings=findings, early_counts=discovery.early_counts())
+        self.stage = discovered.planned(discovery.declaration())
         progress.info("found %s", ", ".join(finding.words for finding in findings))
 
     def ingest(self) -> None:
@@ -319,35 +314,13 @@ class Synthesis:
             self._warn(stage.declaration, counted=counted)
 
     @property
-    def _rounds(self) -> Rounds:
+    def rounds(self) -> Rounds:
+        """The model and its rounds.
+
+        Raises:
+            UsageError: If they have not begun.
+        """
         return made(self.stage.rounds, "there is no model yet; begin first")
-
-    def select(self, number: int) -> Selection | Exhausted:
-        """Select the marginal with the largest model error."""
-        return self._rounds.select(number)
-
-    def measure(self, number: int, selection: Selection | Exhausted) -> Measurement | Exhausted:
-        """Measure the selected marginal."""
-        return self._rounds.measure(number, selection)
-
-    def update(self, number: int, measurement: Measurement | Exhausted) -> None:
-        """Update the model with the measurement. If the budget is exhausted, end the rounds."""
-        self._rounds.update(number, measurement)
-
-    @property
-    def next_round(self) -> int:
-        """The number of the next round; 0 if there is none."""
-        return self._rounds.next
-
-    @property
-    def rounds(self) -> Sequence[Round]:
-        """The rounds done so far."""
-        return self._rounds.done
-
-    @property
-    def seconds_left(self) -> int:
-        """The estimated duration of the remaining rounds, and of the steps after them."""
-        return self._rounds.seconds_left
 
     def sample(self) -> None:
         """Make the final model, from which the rows are drawn with a public seed. This is post-processing.
@@ -355,21 +328,15 @@ class Synthesis:
         The rows are drawn chunk by chunk while they are written, so memory does not depend on their number.
         """
         self._table.engine.close()  # all measurements are done
-        if unmeasured := self._rounds.unmeasured_pairs():
+        if unmeasured := self.rounds.unmeasured_pairs():
             progress.info(
                 "%d pairs of columns were never measured together: answers about them are guesses", len(unmeasured)
             )
-        self._rounds.countdown.begin("last fit", "fitting the model to all measurements")
+        self.rounds.countdown.begin("last fit", "fitting the model to all measurements")
         self.strategy.conclude()
-        rows = self.declaration.spec.output.rows
-        count = max(0, round(self.strategy.total)) if rows == "noisy" else rows
-        model, seed, near = self.strategy.model, self._seed("rows"), self.stage.declaration.workload.marginals
-        synthetic = SyntheticRows(
-            count,
-            chunks=lambda: model.row_chunks(count, rng=np.random.default_rng(seed), near=near),
-            persons=self._persons(),
-        )
-        self.stage = replace(self.stage, rows=synthetic)
+        model, declaration = self.strategy.model, self.stage.declaration
+        rows = SyntheticRows.drawn_from(model, declaration, run=self.run_id, persons=self._persons())
+        self.stage = replace(self.stage, rows=rows)
 
     def _persons(self) -> Persons | None:
         """Return how the rows are divided into persons, if the spec keeps their rows together."""
@@ -378,27 +345,19 @@ class Synthesis:
             return None
         paid = self.curator.price(step for step in SIZES_STEPS if self.curator.answered(step))
         spent = paid / self.stage.run.reserved
-        return Persons(persons.rows_of, persons.constant, self.stage.sizes, spent=spent, seed=self._seed("persons"))
+        return Persons(
+            persons.rows_of, persons.constant, self.stage.sizes, spent=spent, seed=public_seed("persons", self.run_id)
+        )
 
     def publish(self) -> AnyPath:
         """Write the release and publish it atomically. A worker that has lost its lease publishes nothing."""
-        stage, rounds = self.stage, self._rounds
+        stage, rounds = self.stage, self.rounds
         rows = made(stage.rows, "there are no rows to publish yet; sample before publishing")
         self.ledger.confirm()
         stage.renew_lease()
-        folder, seed = self.declaration.output_folder, self._seed("values")
-        draft = draft_of(stage, rounds, rows, beginning=self._beginning, curator=self.curator, seed=seed)
-        draft = replace(draft, before=release_before(self.ledger, self.run_id, folder))
-        if stage.lease is not None:  # a run that is only replayed changes nothing
-            claim_folder(self.ledger, folder)
+        draft = draft_of(stage, rounds, rows, beginning=self._beginning, curator=self.curator)
         rounds.countdown.begin("rows", f"drawing {rows.count:,} rows")
-        published = publish(
-            draft,
-            recorded=self.ledger.manifests_of(self.run_id),
-            numbers=lambda: live_numbers(self.ledger, self.account.name),
-            in_chain=self.ledger.has_event,
-            confirm=self.ledger.confirm,
-        )
+        published = publish(draft, ledger=self.ledger, lease=stage.lease)
         self.stage = replace(
             stage, publication=Publication(published=published, payer=stage.paid_by, lease=stage.lease)
         )
@@ -420,6 +379,3 @@ class Synthesis:
             self._table.engine.close()
         finally:
             self.ledger.close()
-
-    def _seed(self, purpose: str) -> int:
-        return int.from_bytes(hashlib.sha256(f"{purpose}:{self.run_id}".encode()).digest()[:8])

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpcore.answers.plain import plain_rows
+from dpcore.answers.answer import plain_rows
 from dpcore.errors import DpflowError, LedgerError, SourceError, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.places import places_of_spec
@@ -21,7 +21,7 @@ from dpcore.service.problems import LATER, Refused, refusal_of
 from dpcore.session.analysts import budget_for
 from dpcore.session.price import Payer
 from dpcore.session.questions import Question
-from dpcore.session.session import Session
+from dpcore.session.session import MOST_REMEMBERED, Session
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -31,7 +31,6 @@ MOST_WAITING = 64
 MOST_CELLS = 1 << 16
 """The most cells of a question. A larger one would let all others wait for many seconds."""
 
-MOST_REMEMBERED = 10_000
 MOST_REMEMBERED_ROWS = 200
 """Longer answers are computed again, so that memory stays small."""
 

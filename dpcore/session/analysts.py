@@ -16,8 +16,6 @@ from dpcore.session.opening import joined
 from dpcore.session.overview import ledger_with
 from dpcore.session.price import as_epsilon, in_epsilon, plain_amounts
 
-TOKEN_BYTES = 32
-
 
 @dataclass(frozen=True)
 class Issued:
@@ -69,7 +67,7 @@ def add_analyst(
                 f"session {run.id} has {in_epsilon(run.reserved, account)} in all, and a cap of {in_epsilon(cap, account)} "
                 "would be more; give the analyst at most --share 1"
             )
-        token = secrets.token_urlsafe(TOKEN_BYTES)
+        token = secrets.token_urlsafe(32)
         ledger.share(run.id, analyst=analyst, cap=cap, token=hash_of(token))
     return Issued(run.id, analyst, token, cap / AMOUNT_OF_ONE, account.currency.symbol, as_epsilon(cap, account))
 

@@ -69,7 +69,7 @@ class Bought:
         return dict(zip(query.numbers(), self.numbers, strict=True))
 
     def measurement(self, axes: Sequence[int]) -> Measurement:
-        """Return the noisy counts as a measurement over axes that stand for the classes."""
+        """Return the noisy counts as a measurement over axes that stand for the classes, or under the key of their grid."""
         return Measurement(self.step, tuple(axes), None, self.counts, self.noise)
 
     def to_bytes(self) -> bytes:

@@ -26,23 +26,24 @@ import numpy.typing as npt
 
 from dpcore.answers.intervals import Intervals
 from dpcore.answers.release import Release
-from dpcore.answers.replicates import PILOT_PER_CELL, make_uncertainty, replicates_for, seed_of
+from dpcore.answers.replicates import PILOT_PER_CELL, alike, make_uncertainty, replicates_for, seed_of
 from dpcore.answers.uncertainty import Fit, Uncertainty
 from dpcore.answers.usual import counts_of, random_counts
 from dpcore.errors import UsageError
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Axes
-from dpcore.models import Evidence, FactoredModel, Functions, Model, refine
+from dpcore.models import DenseModel, Evidence, FactoredModel, Functions, Model, refine
 from dpcore.models.evidence import UNORDERED
-from dpcore.models.fitting import DENSE_PER_CELL, FACTORED_PER_CELL, Transcript
+from dpcore.models.factored import BYTES_PER_CELL
+from dpcore.models.fitting import Transcript
 from dpcore.models.lifted import Grid, LiftedModel, flattened, key_of
 from dpcore.models.model import Weights
 from dpcore.session.bought import Bought, with_axes
+from dpcore.spec.release import AdaptiveSpec
 
 TRIES = 60  # evaluations of the model for each fit after a purchase
-MODEL_MB, BYTES_PER_CELL = 8.0, 8  # the largest factored model, unless the spec says otherwise
 COMPARED = 96  # random counts, by which the usual size of errors is compared after each purchase
-PER_CELL = {"mwem": DENSE_PER_CELL, "adaptive": FACTORED_PER_CELL}
+PER_CELL = {"mwem": DenseModel.PER_CELL, "adaptive": FactoredModel.PER_CELL}
 
 FOLDER = "sessions"
 """The folder of the fits of all sessions, within the steward's own."""
@@ -99,7 +100,7 @@ class Knowledge:
             universe=self.first.universe,
             resolutions=resolutions,
             measurements=(*self.first.measurements, *measured),
-            known=self._uncertainty,
+            unwritten_uncertainty=self._uncertainty,
             begun=self.first.start,
             first=self.first,
         )
@@ -110,21 +111,16 @@ class Knowledge:
         if self.fits is None:
             return begun
         grids = [purchase.grid for purchase in self.bought]
-        plain = [Fit(fit.total, flattened(fit.functions, grids)) for fit in self.fits]
-        shapes = {axes: function.shape for fit in plain for axes, function in fit.functions.items()}
-        model, pilot, *replicates = (
-            Fit(fit.total, {axes: fit.functions.get(axes, np.zeros(shape)) for axes, shape in shapes.items()})
-            for fit in plain
-        )
-        known = Uncertainty(model, pilot, tuple(replicates), begun.scale)
+        model, pilot, *replicates = alike([Fit(fit.total, flattened(fit.functions, grids)) for fit in self.fits])
+        learned = Uncertainty(model, pilot, tuple(replicates), begun.scale)
         if self.first not in _usual_errors:
             _usual_errors[self.first] = self._usual_error(begun)
         # Errors have become smaller by this factor, on average over random counts. So has the usual variance of a count.
         constant, *curve = begun.scale.curve
-        constant += min(0.0, self._usual_error(known) - _usual_errors[self.first])
-        return replace(known, scale=replace(begun.scale, curve=(constant, *curve)))
+        constant += min(0.0, self._usual_error(learned) - _usual_errors[self.first])
+        return replace(learned, scale=replace(begun.scale, curve=(constant, *curve)))
 
-    def _usual_error(self, known: Uncertainty) -> float:
+    def _usual_error(self, uncertainty: Uncertainty) -> float:
         """Return the mean logarithm of the squared errors of random counts, by the replicates."""
         rng = np.random.default_rng(self._seed)
         asked = list(random_counts(list(self.first.universe.attributes.values()), rng))[:COMPARED]
@@ -132,8 +128,8 @@ class Knowledge:
         def counts(fit: Fit) -> Weights:
             return counts_of(assigned(self.first, fit), asked)
 
-        pilot = counts(known.pilot)
-        squares = np.mean([(counts(fit) - pilot) ** 2 for fit in known.replicates], axis=0)
+        pilot = counts(uncertainty.pilot)
+        squares = np.mean([(counts(fit) - pilot) ** 2 for fit in uncertainty.replicates], axis=0)
         return float(np.mean(np.log(squares + 1.0))) if len(squares) else 0.0
 
     @cached_property
@@ -161,8 +157,8 @@ class Knowledge:
         model = assigned(self.first, fit)
         if not isinstance(model, FactoredModel):
             return True
-        declared = (self.first.manifest["spec"].get("strategy") or {}).get("max_model_mb") or MODEL_MB
-        most = max(declared * 1e6 / BYTES_PER_CELL, model.cells)
+        strategy = AdaptiveSpec.model_validate(self.first.manifest["spec"].get("strategy") or {"name": "adaptive"})
+        most = max(strategy.max_model_mb * 2**20 / BYTES_PER_CELL, model.cells)
         return model.cells_with(purchase.grid.columns) <= most
 
     def _started(self) -> tuple[Fit, ...]:
@@ -174,8 +170,8 @@ class Knowledge:
         for number in range(replicates_for(self.first)):
             drawn = iter(self._redrawn(expected, number))
             own = Transcript(tuple(next(drawn) for _ in transcript.first), tuple(next(drawn) for _ in transcript.later))
-            fitted, functions = self.first.fitted(own)
-            replicates.append(Fit(fitted.total, functions))
+            _, fit = self.first.fitted(own)
+            replicates.append(fit)
         return (self._begun.model, self._begun.pilot, *replicates)
 
     def refitted(self, grown: "Knowledge", number: int) -> tuple[Fit, ...]:
@@ -185,7 +181,7 @@ class Knowledge:
         strategy = self.first.manifest["strategy"]
         usual, closer = PER_CELL[strategy], PILOT_PER_CELL[strategy]
         grids = [purchase.grid for purchase in grown.bought]
-        bought = [as_evidence(grown.bought[place], key_of(place)) for place in (*self.learned, number)]
+        bought = [grown.bought[place].measurement(key_of(place)) for place in (*self.learned, number)]
         evidence = [*self._measured, *bought]
         # With a function of the new grid, which is zero so far, all models have room for it from the beginning.
         new = {key_of(number): np.zeros(grids[number].shape)}
@@ -262,11 +258,6 @@ def assigned(first: Release, fit: Fit) -> Model:
     model.rescale(fit.total)
     model.assign(fit.functions)
     return model
-
-
-def as_evidence(bought: Bought, key: Axes) -> Measurement:
-    """Return a purchase as a measurement under the key of its grid."""
-    return Measurement(bought.step, key, None, bought.counts, bought.noise)
 
 
 def remembered(knowledge: Knowledge, *, session: str, folder: Path) -> None:

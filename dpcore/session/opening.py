@@ -16,7 +16,7 @@ from dpcore.errors import DpflowError, RunHeld, SourceError, UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import budget_of, epsilon_of
-from dpcore.release.withdrawal import recorded_manifest
+from dpcore.release.withdrawal import live_runs, recorded_manifest
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.lineage import published_by
 from dpcore.reporting.session_claims import Claim, sessions
@@ -24,9 +24,10 @@ from dpcore.runs.paying import amount_to_reserve, check_remaining, paying_accoun
 from dpcore.runs.steps import in_order, open_run
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Declaration
-from dpcore.spec.load import declare
+from dpcore.spec.changes import Changes, changed
+from dpcore.spec.declaration import declare
+from dpcore.spec.parts import NAME
 from dpcore.spec.prior import PriorSpec
-from dpcore.spec.release import NAME, PmwSpec
 from dpcore.strategies import strategy_for
 from dpcore.tables.ingest import check_key
 
@@ -64,12 +65,12 @@ def sessions_of(ledger: Ledger, declaration: Declaration) -> list[Run]:
 
 def meaning_of(declaration: Declaration) -> str:
     """Return a hash of a spec's meaning that does not depend on its epsilon and its prior: a session may have others."""
-    return _with(with_epsilon(declaration, 1.0), prior=None).digest
+    return _with_prior(with_epsilon(declaration, 1.0), None).digest
 
 
 def with_epsilon(declaration: Declaration, epsilon: float) -> Declaration:
     """Return the declaration with another budget."""
-    return _with(declaration, privacy=declaration.spec.privacy.model_copy(update={"epsilon": epsilon}))
+    return changed(declaration, Changes(epsilon=epsilon))
 
 
 def with_unchanged_table(declaration: Declaration) -> Declaration:
@@ -79,13 +80,12 @@ def with_unchanged_table(declaration: Declaration) -> Declaration:
             "`unchanged` cannot be used with `depends`, which each release learns anew; list the pairs with `possible` in the spec, or open "
             "the session without `unchanged`"
         )
-    return _with(declaration, prior=PriorSpec(release="latest", unchanged=True))
+    return _with_prior(declaration, PriorSpec(release="latest", unchanged=True))
 
 
-def _with(declaration: Declaration, **parts: Any) -> Declaration:
-    """Return the declaration of a spec with other parts."""
-    changed = declaration.spec.model_copy(update=parts)
-    return declare(changed, universe=declaration.universe, path=declaration.path)
+def _with_prior(declaration: Declaration, prior: PriorSpec | None) -> Declaration:
+    spec = declaration.spec.model_copy(update={"prior": prior})
+    return declare(spec, universe=declaration.universe, path=declaration.path)
 
 
 @contextmanager
@@ -148,8 +148,10 @@ def reserve_session(ledger: Ledger, declaration: Declaration, *, session: str, s
         raise UsageError(
             "a session reads the whole table, but the spec has `blocks`; use a spec and an account without"
         )
-    if isinstance(declaration.strategy, PmwSpec):
-        raise UsageError("a session cannot go on from a release by strategy pmw; use mwem or adaptive in the spec")
+    strategy = strategy_for(declaration)
+    if strategy.single_counts:
+        name = declaration.strategy.name
+        raise UsageError(f"a session cannot go on from a release by strategy {name}; use mwem or adaptive in the spec")
     if not 0 < share < 1:
         raise UsageError(f"the share of a first release must be above 0 and below 1; the default is {FIRST_SHARE}")
     account, privacy = paying_account(ledger, declaration), declaration.spec.privacy
@@ -157,7 +159,7 @@ def reserve_session(ledger: Ledger, declaration: Declaration, *, session: str, s
     check_remaining(account, declaration, amount=amount, remaining=ledger.balance(account.name).remaining)
     epsilon, first = _first_budget(declaration, account, int(amount * share))
     amount_to_reserve(
-        with_epsilon(declaration, epsilon), strategy_for(declaration), currency=account.currency
+        with_epsilon(declaration, epsilon), strategy, currency=account.currency
     )  # raises if it is too small
     check_key(places_of_spec(declaration.path).private)
     prior = declaration.spec.prior
@@ -183,8 +185,7 @@ def reserve_session(ledger: Ledger, declaration: Declaration, *, session: str, s
 
 def _hint_at_earlier(ledger: Ledger, account: str) -> str:
     """Say how an earlier release could count, if the account has one. The ledger alone decides this, and never the table."""
-    withdrawn = ledger.withdrawals(account)
-    published = [run for run in ledger.runs(account) if run.release is not None and run.id not in withdrawn]
+    published = live_runs(ledger, account)
     if not published or published_by(published[-1].claim):  # measurements of several runs cannot be taken over
         return ""
     return f"; if the table is still that of release {published[-1].release}, open it with --unchanged, and both count"

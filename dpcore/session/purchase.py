@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpcore.answers.evaluate import combined, mean_of
-from dpcore.answers.merging import Merging
+from dpcore.answers.evaluate import Prepared, combined, mean_of, of_groups
 from dpcore.answers.query import (
     Aggregate,
     All,
@@ -46,8 +45,8 @@ from dpcore.session.values import Values
 
 LEAST = 0.5  # the least noise that is sold: with less, most counts would be exact
 LEAST_WIDTH = 1e-100  # half widths below are zero: their squares cannot be computed
-CLOSE, STEPS = 1e-3, 50  # how close the largest noise is approached, and after how many steps at most
-CLOSE_SCALE, SCALE_STEPS = 1e-10, 200  # likewise its scale
+CLOSE, CLOSE_SCALE = 1e-3, 1e-10  # how close the largest noise is approached, and its scale
+STEPS = 200  # after how many steps at most
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class Purchase:
         deviation: The standard deviation of the noise of each number.
     """
 
-    merging: Merging
+    merging: Prepared
     grid: Grid
     values: Values | None
     weighing: Weighing | None
@@ -218,15 +217,12 @@ class Purchase:
 
     def _totals(self, part: Part, classes: Weights) -> Weights:
         """Return the sums over the classes of each group."""
-        form = self.merging.form(Count(part.where))
-        others = tuple(place for place, column in enumerate(self.grid.columns) if column not in form.axes)
-        summed = classes.sum(axis=others)
-        totals = form.totals(lambda _: summed)
+        totals = self.merging.form(Count(part.where)).totals(of_groups(classes, self.grid.columns, self.grid.groups))
         return np.full(totals.shape, totals.sum()) if part.overall else totals
 
 
 def plan(  # noqa: PLR0913  what is measured, for whom, and how it is paid
-    merging: Merging,
+    merging: Prepared,
     grid: Grid,
     values: Values | None,
     *,
@@ -329,7 +325,7 @@ def cheapest(noise: float, *, currency: Currency, sensitivity: Sensitivity) -> N
     if noise >= widest.standard_deviation:
         return widest
     scale = noise
-    for _ in range(SCALE_STEPS):  # the standard deviation is almost in proportion to the scale
+    for _ in range(STEPS):  # the standard deviation is almost in proportion to the scale
         scaled = kind(scale=scale, sensitivity=sensitivity)
         if 1 - CLOSE_SCALE <= scaled.standard_deviation / noise <= 1:
             break

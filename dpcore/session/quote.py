@@ -11,7 +11,6 @@ import numpy as np
 
 from dpcore.answers.evaluate import Prepared
 from dpcore.answers.intervals import Basis, Interval
-from dpcore.answers.merging import Merging
 from dpcore.answers.query import Count, Number, Output, Query, Sum
 from dpcore.errors import UsageError
 from dpcore.marginals.measurements import Counts
@@ -93,7 +92,7 @@ class Quote:
         noise = type(self.noise).for_amount(amount, currency=currency, sensitivity=self.noise.sensitivity)
         purchase = replace(self.purchase, deviation=noise.standard_deviation)
         averaged = (_averaged(self.numbers[sold], purchase, sold, self.expected, self.within) for sold in self.bought)
-        return ROUNDED_UP * max(_largest(half_widths(interval)) for interval in averaged)
+        return _widest(averaged)
 
     def answer(self, noisy: Counts) -> Intervals:
         """Return the answer from what was bought: the average, by inverse variances, of what was known and what was bought."""
@@ -101,8 +100,10 @@ class Quote:
             return self.numbers
         amounts = self.purchase.amounts(noisy, self.bought)
         return {
-            number: _averaged(known, self.purchase, number, amounts, self.within) if number in self.bought else known
-            for number, known in self.numbers.items()
+            number: _averaged(interval, self.purchase, number, amounts, self.within)
+            if number in self.bought
+            else interval
+            for number, interval in self.numbers.items()
         }
 
 
@@ -135,9 +136,9 @@ def quote(  # noqa: PLR0913  what is asked, what is known, and who pays
     bought = next((earlier for earlier in reversed(knowledge.bought) if earlier.digest == digest), None)
     stored: Intervals | None = None
     if bought is not None:
-        merging = ensemble.merging(query)
+        merging = ensemble.prepared(query)
         stored = _hidden(
-            {number: _at_level(each, bought, within) for number, each in bought.answer(query).items()}, merging
+            {number: _at_level(interval, bought, within) for number, interval in bought.answer(query).items()}, merging
         )
         # Noise follows from what was expected before. An answer may be less accurate, but asking for the same again must not cost again.
         if _is_within(stored, within) or bought.within.covers(within):
@@ -145,16 +146,19 @@ def quote(  # noqa: PLR0913  what is asked, what is known, and who pays
     prepared, inferred = knowledge.intervals.of(query, level=within.level, most_cells=most_cells)
     numbers = _hidden(inferred, prepared)
     if stored is not None:
-        numbers = {number: _narrower(each, stored[number]) for number, each in numbers.items()}
+        numbers = {number: _narrower(interval, stored[number]) for number, interval in numbers.items()}
     if not _is_within(numbers, within):
-        numbers = {number: _centred(each) if isinstance(number, Count) else each for number, each in numbers.items()}
+        numbers = {
+            number: _centred(interval) if isinstance(number, Count) else interval
+            for number, interval in numbers.items()
+        }
     if _is_within(numbers, within):
         return Quote(query, prepared, numbers, within)
     sold, column = _sold(query, prepared, numbers, within, have_sums=have_sums)
-    merging = ensemble.merging(counting(query, sold))
+    merging = ensemble.prepared(counting(query, sold))
     values = None if column is None else Values.of(column, merging.column(column).attribute)
-    known = {number: numbers[number] for number in sold}
-    grid = _grid(merging, known, values, names=knowledge.first.universe.names)
+    for_sale = {number: numbers[number] for number in sold}
+    grid = _grid(merging, for_sale, values, names=knowledge.first.universe.names)
     expected = _expected(query, sold, values, knowledge)
 
     def needed(purchase: Purchase) -> float:
@@ -162,7 +166,7 @@ def quote(  # noqa: PLR0913  what is asked, what is known, and who pays
             [],
             2 * within.normal,
         )  # twice: rows that are divided by have their noise, and so has the interval around them
-        for number, interval in known.items():
+        for number, interval in for_sale.items():
             variance, rounding = purchase.errors(number, expected, reach=reach)
             almost_exact, _ = replace(purchase, deviation=1.0).errors(number, expected, reach=reach)
             noises.append(
@@ -204,9 +208,11 @@ def _hidden(numbers: Intervals, prepared: Prepared) -> Intervals:
         return numbers
     return {
         number: replace(
-            each, low=np.where(possible, each.low, each.value), high=np.where(possible, each.high, each.value)
+            interval,
+            low=np.where(possible, interval.low, interval.value),
+            high=np.where(possible, interval.high, interval.value),
         )
-        for number, each in numbers.items()
+        for number, interval in numbers.items()
     }
 
 
@@ -217,24 +223,17 @@ def _is_within(numbers: Intervals, within: Within) -> bool:
 def _narrower(inferred: Interval, earlier: Interval) -> Interval:
     """Return the narrower interval of each group: as the model knows it by now, or as it was bought."""
     better = half_widths(earlier) < half_widths(inferred)
-    value, low, high = (
-        np.where(better, bought, now)
-        for bought, now in (
-            (earlier.value, inferred.value),
-            (earlier.low, inferred.low),
-            (earlier.high, inferred.high),
-        )
-    )
-    return replace(inferred, value=value, low=low, high=high)
+    ends = {end: np.where(better, getattr(earlier, end), getattr(inferred, end)) for end in ("value", "low", "high")}
+    return replace(inferred, **ends)
 
 
-def _centred(known: Interval) -> Interval:
+def _centred(interval: Interval) -> Interval:
     """Move each count to the middle of its interval, from which it is less far to either end.
 
     A release keeps the model's number, so that groups add up. An interval that ends at zero has no middle of its own.
     """
-    value = np.where(known.low > 0, (known.low + known.high) / 2, known.value)
-    return replace(known, value=value)
+    value = np.where(interval.low > 0, (interval.low + interval.high) / 2, interval.value)
+    return replace(interval, value=value)
 
 
 def _sold(
@@ -270,9 +269,9 @@ def _expected(query: Query, sold: Sequence[Number], values: Values | None, knowl
         part: Count(part.where) if values is None or not part.valued else Sum(values.column, part.where)
         for part in parts
     }
-    outputs = tuple(Output(str(place), each) for place, each in enumerate(dict.fromkeys(aggregates.values())))
+    outputs = tuple(Output(str(place), aggregate) for place, aggregate in enumerate(dict.fromkeys(aggregates.values())))
     ensemble = knowledge.intervals.ensemble
-    merging = ensemble.merging(Query(outputs, query.where, query.keys))
+    merging = ensemble.prepared(Query(outputs, query.where, query.keys))
     by_model = {number: ensemble.parts(merging, number)[number] for number in aggregates.values()}
     expected = {}
     for part, aggregate in aggregates.items():
@@ -283,7 +282,7 @@ def _expected(query: Query, sold: Sequence[Number], values: Values | None, knowl
     return expected
 
 
-def _grid(merging: Merging, numbers: Intervals, values: Values | None, *, names: Sequence[str]) -> Grid:
+def _grid(merging: Prepared, numbers: Intervals, values: Values | None, *, names: Sequence[str]) -> Grid:
     """Return the classes of cells that a question distinguishes.
 
     Raises:
@@ -325,31 +324,31 @@ def _where(prepared: Prepared, interval: Interval) -> str:
 
 def _widest(intervals: Iterable[Interval]) -> float:
     """Return the largest half width of some numbers, rounded up so that it can be asked for."""
-    return ROUNDED_UP * max(float(np.nanmax(half_widths(interval))) for interval in intervals)
+    return ROUNDED_UP * max(_largest(half_widths(interval)) for interval in intervals)
 
 
-def _averaged(known: Interval, purchase: Purchase, number: Number, amounts: Amounts, within: Within) -> Interval:
+def _averaged(interval: Interval, purchase: Purchase, number: Number, amounts: Amounts, within: Within) -> Interval:
     """Average what was known with what was bought. A group that no row can belong to, and a number that is known exactly, stay as they are."""
     variances, rounding = purchase.errors(number, amounts, reach=within.normal)
-    bought, half = (np.sqrt(variances) + rounding / within.normal) ** 2, half_widths(known)
+    bought, half = (np.sqrt(variances) + rounding / within.normal) ** 2, half_widths(interval)
     unsold = (variances <= 0) | ~np.isfinite(bought) | ~(half > 0)
     bought = np.where(unsold, 1.0, bought)
     before = np.maximum(
-        (np.where(unsold, 1.0, _trusted(known, purchase)) / within.normal) ** 2, np.finfo(np.float64).tiny
+        (np.where(unsold, 1.0, _trusted(interval, purchase)) / within.normal) ** 2, np.finfo(np.float64).tiny
     )
     weight = np.where(unsold, 0.0, 1 / (1 + bought / before))
-    own = np.where(unsold, known.value, purchase.value(number, amounts))
+    own = np.where(unsold, interval.value, purchase.value(number, amounts))
     lowest, highest = purchase.ends(number)
-    value = np.clip(weight * own + (1 - weight) * known.value, lowest, highest)
+    value = np.clip(weight * own + (1 - weight) * interval.value, lowest, highest)
     error = np.where(unsold, half, within.normal * np.sqrt(bought * weight))
     low, high = np.maximum(value - error, lowest), np.minimum(value + error, highest)
     return Interval(value, low, high, Basis.MEASURED, inferred=unsold & (half > 0))
 
 
-def _trusted(known: Interval, purchase: Purchase) -> Weights:
+def _trusted(interval: Interval, purchase: Purchase) -> Weights:
     """Return the half widths with which an answer is averaged: infinite ones, if what is known may be far off its intervals.
 
     That is what a model infers of sums and means: it knows counts, and not how values lie within cells.
     """
-    half, doubted = half_widths(known), purchase.values is not None and known.basis is not Basis.MEASURED
+    half, doubted = half_widths(interval), purchase.values is not None and interval.basis is not Basis.MEASURED
     return np.where((half > 0) & doubted, math.inf, half)

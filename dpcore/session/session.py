@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from dpcore.answers.answer import frame_of
-from dpcore.answers.plain import plain_rows
+from dpcore.answers.answer import frame_of, plain_rows
 from dpcore.answers.query import Query
 from dpcore.answers.sql import parse
 from dpcore.answers.sql.errors import as_written
@@ -26,8 +25,7 @@ from dpcore.ledger import Account, Lease, Ledger, Run, RunState
 from dpcore.marginals.measurements import Counts
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
-from dpcore.release.columns import words_about
-from dpcore.release.descriptors import field_of
+from dpcore.release.descriptors import field_of, words_about
 from dpcore.runs.paying import ledger_of, paying_account
 from dpcore.session.analysts import bought_by
 from dpcore.session.bought import Bought, digest_of, step_of
@@ -54,7 +52,7 @@ from dpcore.spec import Declaration, load_spec
 ANY_WIDTH = 1e300
 """A half width that no answer exceeds."""
 
-MOST_GIVEN = 10_000
+MOST_REMEMBERED = 10_000
 """How many free answers a process remembers. They are kept so that nobody pays later for what was free before."""
 
 
@@ -253,9 +251,9 @@ class Session:
 
     def bought_by(self, analyst: str) -> list[dict[str, Any]]:
         """Return the answers that an analyst has bought, oldest first, as plain JSON values."""
-        merging = self.knowledge.intervals.ensemble.merging
+        prepared = self.knowledge.intervals.ensemble.prepared
         return [
-            {**paid, "rows": plain_rows(frame_of(merging(query), bought.answer(query)))}
+            {**paid, "rows": plain_rows(frame_of(prepared(query), bought.answer(query)))}
             for bought, paid in bought_by(self._ledger, self.id, analyst)
             for query in [self._parsed(bought.question)]
         ]
@@ -299,12 +297,12 @@ class Session:
         else:
             if quoted.noise is None:
                 self._given[name] = quoted
-                if len(self._given) > MOST_GIVEN:
+                if len(self._given) > MOST_REMEMBERED:
                     del self._given[next(iter(self._given))]
             if quoted.noise is None or free is None or not free.is_within(within):
                 return quoted
         # This query may have other names, another order and another limit.
-        return replace(free, query=query, prepared=self.knowledge.intervals.ensemble.merging(query))
+        return replace(free, query=query, prepared=self.knowledge.intervals.ensemble.prepared(query))
 
     def _quote_now(self, query: Query, within: Within) -> Quote:
         return quote(

@@ -11,15 +11,12 @@ from dpcore.errors import TableChanged, UsageError
 from dpcore.ledger import Lease
 from dpcore.marginals.resolutions import Groups
 from dpcore.marginals.workload import Axes
-from dpcore.places import places_of_spec
-from dpcore.runs.reading import check_headers, coding_of
+from dpcore.runs.reading import Table, coding_of
 from dpcore.session.purchase import Purchase
 from dpcore.session.values import Values
 from dpcore.spec import Declaration
-from dpcore.tables.cluster import connected
-from dpcore.tables.engines import Engine, engine_for
 from dpcore.tables.histogram import Histogram
-from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
+from dpcore.tables.ingest import Coding, Versioned
 from dpcore.universe import Universe
 
 
@@ -52,21 +49,14 @@ class SessionTable:
 
     def __init__(self, declaration: Declaration, *, table: Any = None) -> None:
         self._declaration = declaration
-        self._table = table
-        self._private = places_of_spec(declaration.path).private
+        self._given_table = table
         self._counted: dict[int | None, _Counted] = {}
         self._changed = False
 
     @cached_property
-    def _source(self) -> Source:
+    def _table(self) -> Table:
         """The table, which is looked for when it is first needed: what is free needs none."""
-        if self._table is not None:
-            return Source.of(self._table)
-        return Source.locate(self._declaration.spec.source, base=self._declaration.path.parent)
-
-    @cached_property
-    def _engine(self) -> Engine:
-        return engine_for(self._declaration.spec.engine, source=self._source, connect=connected)
+        return Table.of(self._declaration, self._given_table)
 
     def version(self, run_id: str) -> str:
         """Return the version of the data, as a run with this id would record it."""
@@ -74,10 +64,9 @@ class SessionTable:
         if not declaration.descents():
             return str(self._records(declaration.universe, run_id).version)
         coding = self._coding(declaration.universe)
-        self._connect()
-        return self._engine.version(
-            self._source, coding=coding, undecided=declaration.descents(), fingerprint=self._fingerprint(run_id)
-        )
+        self._table.connect(coding)
+        fingerprint = self._table.fingerprint(run_id)
+        return self._table.version(coding, undecided=declaration.descents(), fingerprint=fingerprint)
 
     def read(self, universe: Universe, values: Values | None = None, *, run_id: str, version: str) -> None:
         """Read and count the table, unless that is done. Raise if it is not the version that the run with this id has read.
@@ -107,7 +96,7 @@ class SessionTable:
                 "dpflow session open SPEC"
             )
         self._counted = {place: counted for place, counted in self._counted.items() if place is None}
-        self._counted[column] = _Counted(self._engine.count(records, universe), universe.shape)
+        self._counted[column] = _Counted(self._table.engine.count(records, universe), universe.shape)
 
     def hand_to(self, curator: Curator, purchase: Purchase, *, lease: Lease, analyst: str | None) -> Axes:
         """Hand the counts to a curator who charges an analyst, with axes for the classes of a purchase. Return these axes.
@@ -129,23 +118,13 @@ class SessionTable:
     def close(self) -> None:
         """Forget the table, and close its cluster if it has one."""
         self._counted = {}
-        if "_engine" in vars(self):
-            self._engine.close()
+        if "_table" in vars(self):
+            self._table.engine.close()
 
     def _records(self, universe: Universe, run_id: str) -> Versioned:
         """Read the rows as the run of the first release has read them, with the columns in the cells of a universe."""
-        self._connect()
-        fingerprint = self._fingerprint(run_id)
-        draws = Draws.fresh(unit_key=fingerprint.unit_key())
-        return self._engine.read(self._source, coding=self._coding(universe), draws=draws, fingerprint=fingerprint)
-
-    def _connect(self) -> None:
-        """Connect to the machines that read the table, and check its header."""
-        self._engine.connect()
-        check_headers(self._source, self._coding(self._declaration.universe))
-
-    def _fingerprint(self, run_id: str) -> Fingerprint:
-        return Fingerprint.of_run(run_id, key=fingerprint_key(self._private))
+        self._table.connect(self._coding(self._declaration.universe))
+        return self._table.read(self._coding(universe), fingerprint=self._table.fingerprint(run_id))
 
     def _coding(self, universe: Universe) -> Coding:
         return coding_of(self._declaration, universe, window=None)

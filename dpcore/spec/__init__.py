@@ -3,7 +3,8 @@
 from typing import Any
 
 from dpcore.spec.changes import Changes, changed
-from dpcore.spec.load import DENSE_CELLS, Declaration, load_spec
+from dpcore.spec.declaration import DENSE_CELLS, Declaration
+from dpcore.spec.load import load_spec
 from dpcore.spec.release import ReleaseSpec
 
 __all__ = ["DENSE_CELLS", "Changes", "Declaration", "ReleaseSpec", "changed", "json_schema", "load_spec"]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from dpcore.spec.load import Declaration
+from dpcore.spec.declaration import Declaration
 from dpcore.universe import Attribute, Categorical, Integer
 from dpcore.universe.leaves import Fine
 from dpcore.universe.numeric import UnevenInteger
@@ -83,14 +83,14 @@ def suspected_ids(declaration: Declaration, *, rows: int | None) -> dict[str, st
         declaration: The declaration of the run.
         rows: The fewest rows that the table may have; None if nobody has said.
     """
-    found, discovered = {}, declaration.descents()
+    suspected, discovered = {}, declaration.descents()
     for name, attribute in declaration.universe.attributes.items():
-        why = _why_an_id(name, attribute, found=name in discovered)
+        why = _why_an_id(name, attribute, discovered=name in discovered)
         if why is None and rows is not None:
             why = _as_many_as_rows(attribute, rows)
         if why is not None:
-            found[name] = why
-    return found
+            suspected[name] = why
+    return suspected
 
 
 def _about_columns(declaration: Declaration) -> Iterator[str]:
@@ -106,9 +106,9 @@ def _as_many_as_rows(attribute: Attribute, rows: int) -> str | None:
     return f"it has {attribute.cells:,} values, about as many as there may be rows"
 
 
-def _why_an_id(name: str, attribute: Attribute, *, found: bool) -> str | None:
+def _why_an_id(name: str, attribute: Attribute, *, discovered: bool) -> str | None:
     if looks_like_id(name) and attribute.cells >= FEW_CELLS:
-        up_to = "up to " if found else ""
+        up_to = "up to " if discovered else ""
         return f"it has the name of one, and {up_to}{attribute.cells:,} cells"
     if isinstance(attribute, Categorical) and attribute.cells >= MANY_VALUES:
         return f"it has {attribute.cells:,} values"

@@ -2,20 +2,17 @@
 
 import datetime as dt
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from dpcore.errors import SpecError
-from dpcore.spec.days import Day, Formats
+from dpcore.spec.days import Day, Formats, Period
 from dpcore.spec.document import Document
-from dpcore.spec.parts import SpecPart
+from dpcore.spec.parts import Name, SpecPart
 from dpcore.universe import Attribute, Date, Datetime, Every
 from dpcore.universe.blocks import Calendar
 from dpcore.universe.formats import month_format
-
-EVERY = Literal["day", "week", "month", "quarter", "year"]
-WINDOW = r"^(all|new|last [1-9][0-9]{0,3})$"
 
 
 class BlocksSpec(SpecPart):
@@ -24,15 +21,15 @@ class BlocksSpec(SpecPart):
     column: Annotated[str, Field(min_length=1)] = Field(
         description="the column with the day or time that assigns a row to its block"
     )
-    every: EVERY = Field(description="the length of a block")
+    every: Period = Field(description="the length of a block")
     start: Day | None = Field(
         None, description="the first day of the first block; default: the column's `min` in the universe"
     )
-    window: Annotated[str, Field(pattern=WINDOW)] = Field(
+    window: Annotated[str, Field(pattern=r"^(all|new|last [1-9][0-9]{0,3})$")] = Field(
         "all",
         description="what a run reads: `all` complete periods, those `new` to this series of releases, or the `last 3`",
     )
-    series: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = Field(
+    series: Name | None = Field(
         None, description="the name of the series of releases whose blocks `new` remembers; default: the dataset"
     )
     arrived: Annotated[str, Field(min_length=1)] | None = Field(
@@ -78,17 +75,14 @@ def check_blocks(document: Document, attributes: Mapping[str, Attribute]) -> Non
 
     The check works on the raw document, so that the mistakes are reported together with all others.
     """
-    blocks = document.data.get("blocks")
-    column = blocks.get("column") if isinstance(blocks, dict) else None
-    if isinstance(blocks, dict) and isinstance(column, str) and "format" in blocks:
-        _check_formats(document, blocks, attributes)
-    if isinstance(blocks, dict):
-        _check_months(document, blocks, attributes.get(str(column)))
-    if not isinstance(blocks, dict) or not isinstance(column, str) or blocks.get("start") is not None:
+    blocks = document.section("blocks")
+    column = blocks.get("column")
+    if not isinstance(column, str):
         return
-    declared = document.data.get("universe")
-    broken = isinstance(declared, dict) and column in declared and column not in attributes  # reported already
-    if not broken and _earliest(attributes.get(column)) is None:
+    _check_formats(document, blocks, attributes)
+    _check_months(document, blocks, attributes.get(column))
+    broken = column in document.section("universe") and column not in attributes  # reported already
+    if blocks.get("start") is None and not broken and _earliest(attributes.get(column)) is None:
         document.mistake(
             ("blocks",),
             "`start` is missing; write the first day of the first block, such as `start: 2026-01-01`, "
@@ -98,6 +92,8 @@ def check_blocks(document: Document, attributes: Mapping[str, Attribute]) -> Non
 
 def _check_formats(document: Document, blocks: dict[str, Any], attributes: Mapping[str, Attribute]) -> None:
     """Report formats that would read a column's text as one day for its block and as another for the release."""
+    if "format" not in blocks:
+        return
     written = blocks["format"] if isinstance(blocks["format"], list) else [blocks["format"]]
     for name in (blocks.get("column"), blocks.get("arrived")):
         declared = attributes.get(name) if isinstance(name, str) else None

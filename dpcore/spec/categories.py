@@ -11,7 +11,7 @@ from dpcore.descent import Descent
 from dpcore.errors import SpecError
 from dpcore.spec.discover import DiscoverValues
 from dpcore.spec.parts import Finite, Nullable, OtherDrop
-from dpcore.universe import Attribute, Boolean, Categorical, Outside
+from dpcore.universe import Attribute, Boolean, Categorical
 from dpcore.universe.categorical import canonical
 
 Category = str | int | Finite | bool
@@ -40,11 +40,11 @@ class CategoricalSpec(Nullable):
 
     @model_validator(mode="before")
     @classmethod
-    def _default_to_other(cls, given: Any) -> Any:
+    def _default_to_other(cls, keys: Any) -> Any:
         """Default `outside` to `other` with `discover`, since it is unknown beforehand which rows `drop` would lose."""
-        if isinstance(given, dict) and given.get("discover") is not None and "outside" not in given:
-            return {**given, "outside": "other"}
-        return given
+        if isinstance(keys, dict) and keys.get("discover") is not None and "outside" not in keys:
+            return {**keys, "outside": "other"}
+        return keys
 
     @field_validator("values")
     @classmethod
@@ -75,12 +75,7 @@ class CategoricalSpec(Nullable):
         else:
             values = self.values if self.values is not None else _values_of(folder / str(self.values_from))
         declared = Categorical(
-            values=values,
-            prefixes=self.match == "prefix",
-            exact=self.match == "exact",
-            missing=bool(self.missing),
-            nulls=self.nulls,
-            outside=Outside(self.outside),
+            values=values, prefixes=self.match == "prefix", exact=self.match == "exact", **self.policy
         )
         self.descent(declared, share=Fraction(0))  # raises if the tree is too broad
         return declared
@@ -116,4 +111,4 @@ class BooleanSpec(Nullable):
 
     def attribute(self, _folder: Path) -> Attribute:
         """Build the attribute."""
-        return Boolean(missing=bool(self.missing), nulls=self.nulls, outside=Outside(self.outside))
+        return Boolean(**self.policy)

@@ -1,24 +1,16 @@
 """The spec's `constraints`: facts about columns that every released row satisfies."""
 
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from dpcore.errors import SpecError
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.zeros import Zeros
 from dpcore.spec.document import Document, Place
-from dpcore.spec.parts import MOST_SHARE, Finite, SpecPart
+from dpcore.spec.parts import Share, SpecPart, as_written
 from dpcore.universe import Attribute, Universe
 from dpcore.universe.constraints import Condition, Constraint, Implication, Listed, Violations
 from dpcore.universe.dependencies import Depends
@@ -97,7 +89,7 @@ class ConstraintSpec(SpecPart):
         None,
         description="columns that determine another one, such as city -> state; the run learns the function from noisy counts",
     )
-    share: Annotated[Finite, Field(gt=0, le=MOST_SHARE)] | None = Field(
+    share: Share | None = Field(
         None, description=f"with depends, the share of the budget for learning the function; default: {LEARNING:g}"
     )
     violations: Literal["drop", "repair"] | None = Field(
@@ -124,11 +116,6 @@ class ConstraintSpec(SpecPart):
             raise ValueError(f"has `{min(both)}` in both `if` and `then`; name other columns in `then`")
         return self
 
-    @model_serializer(mode="wrap")
-    def _given_keys(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Write the given keys alone, so that a kind added in a later version changes neither hashes nor manifests."""
-        return {key: value for key, value in write(self).items() if value is not None}
-
     def constraints(self) -> tuple[Constraint, ...]:
         """Return the constraint; of an order of several columns, that of each pair of neighbours."""
         violations = Violations(self.violations or Violations.DROP)
@@ -139,15 +126,17 @@ class ConstraintSpec(SpecPart):
             total, added = self.sum.split("=")
             return (Sum(total=total.strip(), terms=_names(added, "+"), violations=violations),)
         if self.depends is not None:
-            given, _, determined = self.depends.partition("->")
-            share = Fraction(repr(LEARNING if self.share is None else self.share))
+            determining, _, determined = self.depends.partition("->")
             return (
-                Depends(given=_names(given, ","), determined=determined.strip(), share=share, violations=violations),
+                Depends(
+                    given=_names(determining, ","),
+                    determined=determined.strip(),
+                    share=as_written(LEARNING if self.share is None else self.share),
+                    violations=violations,
+                ),
             )
         if self.possible is not None:
-            rows = tuple(
-                tuple(each if isinstance(each, tuple) else (each,) for each in row) for row in self.possible.rows
-            )
+            rows = tuple(tuple(map(_alternatives, row)) for row in self.possible.rows)
             return (Listed(listed=self.possible.columns, rows=rows, violations=violations),)
         when, then = self.impossible or self.when or {}, self.then or {}
         return (Implication(when=_conditions(when), then=_conditions(then), violations=violations),)
@@ -163,20 +152,26 @@ BY_VALUE = Order | Sum
 ConstraintList = Annotated[tuple[ConstraintSpec, ...], Field(strict=False)]
 
 
-def _conditions(given: Mapping[str, Any]) -> tuple[Condition, ...]:
-    found = []
-    for column, wanted in given.items():
-        if isinstance(wanted, RangeSpec):
-            found.append(Condition(column, low=wanted.min, high=wanted.max))
-        else:
-            found.append(Condition(column, values=wanted if isinstance(wanted, tuple) else (wanted,)))
-    return tuple(found)
+def _alternatives(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _conditions(conditions: Mapping[str, Any]) -> tuple[Condition, ...]:
+    return tuple(
+        Condition(column, low=values.min, high=values.max)
+        if isinstance(values, RangeSpec)
+        else Condition(column, values=_alternatives(values))
+        for column, values in conditions.items()
+    )
 
 
 def constraints_of(parts: tuple[ConstraintSpec, ...] | None) -> tuple[Constraint, ...]:
     """Return the constraints of a spec, with the orders that follow from others."""
-    declared = [constraint for part in parts or () for constraint in part.constraints()]
-    return (*declared, *implied([each for each in declared if isinstance(each, Order)]))
+    return _with_implied([constraint for part in parts or () for constraint in part.constraints()])
+
+
+def _with_implied(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    return (*constraints, *implied([constraint for constraint in constraints if isinstance(constraint, Order)]))
 
 
 def check_constraints(document: Document, attributes: Mapping[str, Attribute]) -> None:
@@ -184,8 +179,7 @@ def check_constraints(document: Document, attributes: Mapping[str, Attribute]) -
 
     The check works on the raw document, so that its mistakes are reported together with all others.
     """
-    listed, universe = document.data.get("constraints"), document.data.get("universe")
-    declared = set(universe) if isinstance(universe, dict) else set()
+    listed, declared = document.data.get("constraints"), document.section("universe").keys()
     if not isinstance(listed, list):
         return
     sound: list[tuple[int, Constraint]] = []
@@ -203,7 +197,11 @@ def check_constraints(document: Document, attributes: Mapping[str, Attribute]) -
 
 
 def _check_alone(
-    document: Document, place: Place, constraint: Constraint, attributes: Mapping[str, Attribute], declared: set[str]
+    document: Document,
+    place: Place,
+    constraint: Constraint,
+    attributes: Mapping[str, Attribute],
+    declared: Collection[str],
 ) -> None:
     """Report what is wrong with one constraint by itself."""
     before = len(document.mistakes)
@@ -246,8 +244,7 @@ def _undecided(document: Document, column: str, attribute: Attribute, *, by_valu
     """Return why a constraint cannot name a column's values."""
     if "discover" in (document.data["universe"][column] or {}):
         return f"the cells of `{column}` are discovered, so they are not known yet; declare them, or leave it out of the constraint"
-    blocks = document.data.get("blocks")
-    if isinstance(blocks, dict) and blocks.get("column") == column:
+    if document.section("blocks").get("column") == column:
         return f"`{column}` is the column of `blocks`, and each run has only the days of its blocks; leave it out of the constraint"
     if isinstance(attribute, Fine) and not by_value:
         return f"`{column}` has full resolution, and this constraint needs its cells; declare bins, such as `width: 5` or `every: month`"
@@ -262,8 +259,7 @@ def _check_together(
         number, last = sound[end - 1]
         so_far = [constraint for _, constraint in sound[:end]]
         try:
-            more = implied([each for each in so_far if isinstance(each, Order)])
-            contradiction = _contradiction(Universe(attributes, (*so_far, *more)), last.columns)
+            contradiction = _contradiction(Universe(attributes, _with_implied(so_far)), last.columns)
         except SpecError as error:
             contradiction = str(error)
         if contradiction is not None:
@@ -295,7 +291,7 @@ def _contradiction(universe: Universe, columns: Sequence[str]) -> str | None:
 def _place_of(document: Document, place: Place, column: str) -> Place:
     """Return the place where a constraint names a column, or that of the constraint."""
     part = document.data["constraints"][place[-1]]
-    found = [(*place, kind, column) for kind in ("impossible", "if", "then")]
-    columns = part["possible"]["columns"] if part.get("possible") else []
-    found += [(*place, "possible", "columns", number) for number, each in enumerate(columns) if each == column]
-    return next((each for each in found if each in document.positions), place)
+    places: list[Place] = [(*place, kind, column) for kind in ("impossible", "if", "then")]
+    if part.get("possible") and column in part["possible"]["columns"]:
+        places.append((*place, "possible", "columns", part["possible"]["columns"].index(column)))
+    return next((named for named in places if named in document.positions), place)

@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from dpcore.errors import SpecError
-from dpcore.spec.parts import MOST_PLAIN, ClipOtherDrop, FullResolution, ordered_bounds
-from dpcore.universe import Attribute, Date, Datetime, Every, Outside
+from dpcore.spec.parts import MOST_PLAIN, FullResolution
+from dpcore.universe import Attribute, Date, Datetime, Every
 from dpcore.universe.fine_days import STEPS, FineDate, FineDatetime
 from dpcore.universe.formats import SUPPORTED, checked_formats
 
@@ -65,6 +65,7 @@ FORMAT_HELP = (
     f"the format of text, such as %m/%d/%Y, or a list of formats tried in this order, made of {SUPPORTED}; "
     "default: ISO 8601; columns of a date type need none; months such as %b-%Y need `every: month` or longer"
 )
+Period = Literal["day", "week", "month", "quarter", "year"]
 Day = Annotated[dt.date, BeforeValidator(_iso_date)]
 Moment = Annotated[dt.datetime, BeforeValidator(_iso_datetime)]
 
@@ -75,31 +76,21 @@ class DateSpec(FullResolution):
     type: Literal["date"]
     min: Day = Field(description="the first day")
     max: Day = Field(description="the last day, included")
-    every: Literal["day", "week", "month", "quarter", "year"] | None = Field(
+    every: Period | None = Field(
         None,
         description=f"the length of a bin, of which the first day is released; default: full resolution, or day if there are at most {MOST_PLAIN}",
     )
     format: Formats | None = Field(None, description=FORMAT_HELP)
-    outside: ClipOtherDrop = "clip"
-
-    _bounds = field_validator("max")(ordered_bounds)
-
-    @model_validator(mode="after")
-    def _one_way(self) -> "DateSpec":
-        if self._every is not None:
-            self.refuse_share()
-        return self
 
     @property
-    def _every(self) -> str | None:
-        """The length of a bin; None at full resolution."""
-        return "day" if self.every is None and (self.max - self.min).days < MOST_PLAIN else self.every
+    def has_cells(self) -> bool:
+        """Whether bins are declared, or the days are so few that each is a cell."""
+        return self.every is not None or (self.max - self.min).days < MOST_PLAIN
 
     def attribute(self, _folder: Path) -> Attribute:
         """Build the attribute."""
-        policy = {"missing": bool(self.missing), "nulls": self.nulls, "outside": Outside(self.outside)}
-        days = {"minimum": self.min, "maximum": self.max, "formats": self.format or (), **policy}
-        return FineDate(**days) if self._every is None else Date(every=Every(self._every), **days)  # type: ignore[arg-type]
+        days: dict[str, Any] = {"minimum": self.min, "maximum": self.max, "formats": self.format or (), **self.policy}
+        return Date(every=Every(self.every or "day"), **days) if self.has_cells else FineDate(**days)
 
 
 class DatetimeSpec(FullResolution):
@@ -115,26 +106,25 @@ class DatetimeSpec(FullResolution):
         None, description="instead of `step`: the length of a bin, of which the first moment is released"
     )
     format: Formats | None = Field(None, description=FORMAT_HELP)
-    outside: ClipOtherDrop = "clip"
-
-    _bounds = field_validator("max")(ordered_bounds)
 
     @model_validator(mode="after")
     def _one_way(self) -> "DatetimeSpec":
         if (self.every is None) == (self.step is None):
             raise ValueError("needs either `step: minute` for full resolution, or `every: day` for bins")
-        if self.every is not None:
-            self.refuse_share()
         return self
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether bins are declared."""
+        return self.every is not None
 
     def attribute(self, _folder: Path) -> Attribute:
         """Build the attribute."""
-        policy = {"missing": bool(self.missing), "nulls": self.nulls, "outside": Outside(self.outside)}
-        times = {"minimum": self.min, "maximum": self.max, "formats": self.format or (), **policy}
+        times: dict[str, Any] = {"minimum": self.min, "maximum": self.max, "formats": self.format or (), **self.policy}
         if self.step is not None:
             if any((bound.minute * 60 + bound.second) % STEPS[self.step] for bound in (self.min, self.max)):
                 raise SpecError(
                     f"`min` and `max` are not whole steps; write them to the {self.step}, or a finer `step`"
                 )
-            return FineDatetime(step=self.step, **times)  # type: ignore[arg-type]
+            return FineDatetime(step=self.step, **times)
         return Datetime(every=Every(self.every), **times)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from dpcore.errors import SpecError, UsageError
 from dpcore.spec.categories import CategoricalSpec
 from dpcore.spec.constraints import ConstraintList, ConstraintSpec, constraints_of
-from dpcore.spec.load import Declaration
+from dpcore.spec.declaration import Declaration
 from dpcore.spec.release import AttributeSpec
 from dpcore.universe import Attribute, Universe
 from dpcore.universe.constraints import Constraint
@@ -25,14 +25,14 @@ def describe_universe(declaration: Declaration) -> dict[str, dict[str, Any]]:
 
     Found texts are left out, since the manifest lists them already.
     """
-    told = {}
+    descriptions = {}
     for name, attribute in declaration.universe.attributes.items():
-        part = declaration.spec.universe[name]
-        if is_found(part) or part.attribute(Path()) != attribute:
-            told[name] = describe(attribute)
-            if isinstance(part, CategoricalSpec) and part.discover is not None:
-                del told[name]["values"]
-    return told
+        column = declaration.spec.universe[name]
+        if is_found(column) or column.attribute(Path()) != attribute:
+            descriptions[name] = describe(attribute)
+            if isinstance(column, CategoricalSpec) and column.discover is not None:
+                del descriptions[name]["values"]
+    return descriptions
 
 
 def is_found(column: AttributeSpec) -> bool:
@@ -55,8 +55,8 @@ def restore_universe(
     Raises:
         UsageError: If they do not determine a universe.
     """
-    found = {each["column"]: each for each in discovered}
-    attributes = {name: _attribute(column, described.get(name), found.get(name)) for name, column in columns.items()}
+    findings = {finding["column"]: finding for finding in discovered}
+    attributes = {name: _attribute(column, described.get(name), findings.get(name)) for name, column in columns.items()}
     return Universe(attributes, tuple(_learned(_constraints(constraints), dependencies, attributes)))
 
 
@@ -64,10 +64,14 @@ def _learned(
     constraints: Sequence[Constraint], dependencies: Sequence[Mapping[str, Any]], attributes: Mapping[str, Attribute]
 ) -> Iterator[Constraint]:
     """Yield the constraints, dependencies with their learned functions."""
-    told = iter(dependencies)
-    for each in constraints:
+    learned = iter(dependencies)
+    for constraint in constraints:
         try:
-            yield each.restored(next(told)["rows"], attributes) if isinstance(each, Depends) else each
+            yield (
+                constraint.restored(next(learned)["rows"], attributes)
+                if isinstance(constraint, Depends)
+                else constraint
+            )
         except (SpecError, StopIteration):
             raise UsageError("the manifest lacks the learned functions of its spec; copy the release again") from None
 
@@ -79,11 +83,11 @@ def _constraints(written: Any) -> tuple[Constraint, ...]:
         raise UsageError("the spec in the manifest is damaged; copy the release again") from None
 
 
-def _attribute(column: Any, described: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> Attribute:
+def _attribute(column: Any, described: Mapping[str, Any] | None, finding: Mapping[str, Any] | None) -> Attribute:
     if described is not None:
-        if described.get("kind") == "categorical" and "values" not in described and found is not None:
+        if described.get("kind") == "categorical" and "values" not in described and finding is not None:
             # If no text was found, the only cell is `other`.
-            described = {**described, "values": found["cells"][: max(1, found["found"])]}
+            described = {**described, "values": finding["cells"][: max(1, finding["found"])]}
         return restored(described)
     try:
         declared = _COLUMN.validate_python(column)

@@ -4,7 +4,6 @@ import math
 import string
 from collections import Counter
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -12,7 +11,7 @@ from pydantic import AfterValidator, Field
 from dpcore.descent import Descent, GridDescent, PrefixDescent, Ruler, binned
 from dpcore.errors import SpecError
 from dpcore.spec.document import Document
-from dpcore.spec.parts import MOST_SHARE, Finite, SpecPart
+from dpcore.spec.parts import MOST_SHARE, Finite, Share, SpecPart, as_written
 from dpcore.universe import Attribute, Categorical, Integer, Number
 
 FINEST_PART = 10_000
@@ -36,14 +35,7 @@ def _each_once(alphabet: str) -> str:
 class _PaidDiscovery(SpecPart):
     """A discovery that costs a share of the run's budget."""
 
-    share: Annotated[Finite, Field(gt=0, le=MOST_SHARE)] = Field(
-        description="the share of the release's whole budget to spend on it"
-    )
-
-    @property
-    def part(self) -> Fraction:
-        """The share as an exact decimal, as written in the spec."""
-        return Fraction(repr(self.share))
+    share: Share = Field(description="the share of the release's whole budget to spend on it")
 
 
 class DiscoverValues(_PaidDiscovery):
@@ -64,7 +56,7 @@ class DiscoverValues(_PaidDiscovery):
 
     def descent(self, template: Categorical) -> Descent:
         """Return the descent that finds the values. Raise if its tree is too broad."""
-        return PrefixDescent(template, length=self.length, alphabet=self.alphabet, share=self.part)
+        return PrefixDescent(template, length=self.length, alphabet=self.alphabet, share=as_written(self.share))
 
 
 class DiscoverBins(_PaidDiscovery):
@@ -84,7 +76,7 @@ class DiscoverBins(_PaidDiscovery):
 
     def descent(self, template: Attribute) -> Descent:
         """Return the descent that finds the edges between an attribute's bounds, for at most as many bins as it has."""
-        return GridDescent(template, grid=self._grid(template), bins=template.cells, share=self.part)
+        return GridDescent(template, grid=self._grid(template), bins=template.cells, share=as_written(self.share))
 
     def _grid(self, template: Attribute) -> Ruler:
         """Return the finest bins between the bounds."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from dpcore.errors import SpecError, is_unicode
+from dpcore.errors import SpecError
+from dpcore.scalars import is_unicode
 
 Place = tuple[str | int, ...]
 
@@ -58,6 +59,11 @@ class Document:
     data: Any = None
     positions: dict[Place, tuple[int, int]] = field(default_factory=dict)
     mistakes: list[Mistake] = field(default_factory=list)
+
+    def section(self, key: str) -> dict[str, Any]:
+        """Return a part that is a block of keys; none if it is missing, or something else, which is reported elsewhere."""
+        part = self.data.get(key)
+        return part if isinstance(part, dict) else {}
 
     def mistake(self, place: Iterable[str | int], message: str) -> None:
         """Record a mistake at a place, or at the nearest enclosing part that exists in the file."""

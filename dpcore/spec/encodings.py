@@ -26,7 +26,7 @@ def keeps_ascii(encoding: str) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # some codecs warn about bytes
-            return all(_ascii_of(raw.decode(encoding, "replace")) == wanted for raw, wanted in _trials())
+            return all(_ascii_of(raw.decode(encoding, "replace")) == ascii_text for raw, ascii_text in _trials())
     except (LookupError, ValueError, TypeError, AttributeError):  # unknown, not a text encoding, or without "replace"
         return False
 

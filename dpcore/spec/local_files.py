@@ -62,8 +62,8 @@ def _identities(path: str, *, base: Path) -> set[tuple[int, int]]:
     """Return the device and inode of each file that a path stands for, read as a name or as a pattern."""
     if local_path(path, base=base) is None:
         return set()
-    found = [*local_files_at(path, base=base), base / path]
-    return {(file.stat().st_dev, file.stat().st_ino) for file in found if file.is_file()}
+    files = (*local_files_at(path, base=base), base / path)
+    return {(file.stat().st_dev, file.stat().st_ino) for file in files if file.is_file()}
 
 
 def local_path(path: str, *, base: Path) -> Path | None:

@@ -39,15 +39,15 @@ def advice_for(key: str, *, kind: str | None = None) -> str:
 
 def report_marks(document: Document) -> frozenset[Place]:
     """Report every mark as a mistake with what to write instead, and return their places."""
-    found = frozenset(_marks(document.data, ()))
-    for place in found:
+    places = frozenset(_marks(document.data, ()))
+    for place in places:
         key, column = str(place[-1]), place[0] == "universe" and len(place) == 2
         part = document.data["universe"][place[1]] if place[0] == "universe" and len(place) > 2 else None
         kind = str(part.get("type")) if isinstance(part, dict) else None
         document.mistake(
             place, f"`{key}` is not filled in; write {COLUMN_ADVICE if column else advice_for(key, kind=kind)}"
         )
-    return found
+    return places
 
 
 def _marks(data: Any, place: Place) -> Iterator[Place]:

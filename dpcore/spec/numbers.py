@@ -9,9 +9,10 @@ from pydantic import Field, field_validator, model_validator
 
 from dpcore.descent import Descent
 from dpcore.spec.discover import DiscoverBins
-from dpcore.spec.parts import MOST_PLAIN, ClipOtherDrop, Finite, FullResolution, Quantity, ordered_bounds
-from dpcore.universe import Attribute, Integer, Number, Outside
-from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
+from dpcore.spec.parts import MOST_PLAIN, Finite, FullResolution, Prose, as_written
+from dpcore.universe import Attribute, Integer, Number
+from dpcore.universe.fine_numbers import FineInteger, FineNumber
+from dpcore.universe.leaves import Scale
 from dpcore.universe.numeric import UnevenInteger
 
 MAX_CELLS_PER_ATTRIBUTE = 10_000_000
@@ -19,7 +20,23 @@ LARGEST_WHOLE = 2**53
 Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
 
 
-class IntegerSpec(Quantity, FullResolution):
+class Quantity(FullResolution):
+    """A column whose values are numbers of something."""
+
+    measured_in: Prose | None = Field(
+        None, description="what a value of 1 is, such as EUR, year or mmol/L; for readers of the release"
+    )
+    discover: DiscoverBins | None = Field(
+        None,
+        description="instead of declared bins: find bins of about equal mass in the data, for a share of the budget",
+    )
+
+    def descent(self, template: Attribute, *, share: Fraction) -> Descent | None:
+        """Return the way to find the distribution, or the bins, in the data."""
+        return super().descent(template, share=share) if self.discover is None else self.discover.descent(template)
+
+
+class IntegerSpec(Quantity):
     """A whole number, at full resolution or in bins of equal width."""
 
     type: Literal["integer"]
@@ -29,42 +46,28 @@ class IntegerSpec(Quantity, FullResolution):
         None,
         description=f"how many adjacent values share a bin; default: full resolution, or 1 if there are at most {MOST_PLAIN} values",
     )
-    discover: DiscoverBins | None = Field(
-        None, description="instead of `width`: find bins of about equal mass in the data, for a share of the budget"
-    )
-    outside: ClipOtherDrop = "clip"
-
-    _bounds = field_validator("max")(ordered_bounds)
 
     @model_validator(mode="after")
     def _one_way(self) -> "IntegerSpec":
         if self.discover is not None and self.width is not None:
             raise ValueError("has both `width` and `discover`; keep one of the two")
-        if self.discover is not None or self.width is not None or self._plain:
-            self.refuse_share()
         return self
 
     @property
-    def _plain(self) -> bool:
-        """Whether the values are so few that each is a cell."""
-        return self.max - self.min < MOST_PLAIN
+    def has_cells(self) -> bool:
+        """Whether bins are declared or discovered, or the values are so few that each is a cell."""
+        return self.discover is not None or self.width is not None or self.max - self.min < MOST_PLAIN
 
     def attribute(self, _folder: Path) -> Attribute:
         """Build the attribute. With `discover` it has the maximum number of bins."""
-        policy = {"missing": bool(self.missing), "nulls": self.nulls, "outside": Outside(self.outside)}
-        if self.discover is None and self.width is None and not self._plain:
-            return FineInteger(minimum=self.min, maximum=self.max, **policy)  # type: ignore[arg-type]
+        if not self.has_cells:
+            return FineInteger(minimum=self.min, maximum=self.max, **self.policy)
         if self.discover is None:
-            return Integer(minimum=self.min, maximum=self.max, width=self.width or 1, **policy)  # type: ignore[arg-type]
-        whole = UnevenInteger(minimum=self.min, maximum=self.max, cuts=(), **policy)  # type: ignore[arg-type]
-        return self.discover.provisional(whole)
-
-    def descent(self, template: Attribute, *, share: Fraction) -> Descent | None:
-        """Return the way to find the distribution, or the bins, in the data."""
-        return super().descent(template, share=share) if self.discover is None else self.discover.descent(template)
+            return Integer(minimum=self.min, maximum=self.max, width=self.width or 1, **self.policy)
+        return self.discover.provisional(UnevenInteger(minimum=self.min, maximum=self.max, cuts=(), **self.policy))
 
 
-class NumberSpec(Quantity, FullResolution):
+class NumberSpec(Quantity):
     """A real number, at full resolution or in bins between edges."""
 
     type: Literal["number"]
@@ -81,12 +84,6 @@ class NumberSpec(Quantity, FullResolution):
     bins: Annotated[int, Field(ge=1, le=MAX_CELLS_PER_ATTRIBUTE)] | None = Field(
         None, description="the number of bins, all of equal width"
     )
-    discover: DiscoverBins | None = Field(
-        None, description="instead of `bins`: find bins of about equal mass in the data, for a share of the budget"
-    )
-    outside: ClipOtherDrop = "clip"
-
-    _bounds = field_validator("max")(ordered_bounds)
 
     @field_validator("edges")
     @classmethod
@@ -103,8 +100,6 @@ class NumberSpec(Quantity, FullResolution):
     @model_validator(mode="after")
     def _one_way(self) -> "NumberSpec":
         parts = (self.min, self.max, self.bins, self.step)
-        if self.step is None:
-            self.refuse_share()
         if self.edges is not None:
             if any(part is not None for part in (*parts, self.discover)):
                 raise ValueError("has both `edges` and `min`, `max`, `bins`; keep one of the two forms")
@@ -122,38 +117,23 @@ class NumberSpec(Quantity, FullResolution):
             raise ValueError("has `min` equal to `max`; leave room for at least one bin")
         return self
 
+    @property
+    def has_cells(self) -> bool:
+        """Whether the values are no multiples of a step."""
+        return self.step is None
+
     def attribute(self, _folder: Path) -> Attribute:
         """Build the attribute. With `discover` it has the maximum number of bins."""
+        low, high = as_written(self.min or 0), as_written(self.max or 0)
         if self.step is not None:
-            return FineNumber(
-                scale=Scale.of(_as_written(self.min), _as_written(self.max), step=_as_written(self.step)),
-                missing=bool(self.missing),
-                nulls=self.nulls,
-                outside=Outside(self.outside),
-            )
-        edges = self.edges
-        if edges is None:
-            edges = _even_edges(_as_written(self.min), _as_written(self.max), bins=self.bins or 1)
-        declared = Number(
-            edges=tuple(map(float, edges)),
-            missing=bool(self.missing),
-            nulls=self.nulls,
-            outside=Outside(self.outside),
-        )
+            return FineNumber(scale=Scale.of(low, high, step=as_written(self.step)), **self.policy)
+        edges = _even_edges(low, high, bins=self.bins or 1) if self.edges is None else self.edges
+        declared = Number(edges=tuple(map(float, edges)), **self.policy)
         return declared if self.discover is None else self.discover.provisional(declared)
-
-    def descent(self, template: Attribute, *, share: Fraction) -> Descent | None:
-        """Return the way to find the distribution, or the bins, in the data."""
-        return super().descent(template, share=share) if self.discover is None else self.discover.descent(template)
-
-
-def _as_written(number: float | None) -> Fraction:
-    """Return a number of the spec exactly, so that edges between two of them are as short as they are in decimals."""
-    return Fraction(repr(float(number or 0)))
 
 
 def _even_edges(low: Fraction, high: Fraction, *, bins: int) -> tuple[float, ...]:
     """Return the edges of equally wide bins. They are quotients of whole numbers, which Python rounds correctly, and faster than fractions."""
     first, last = low.numerator * high.denominator, high.numerator * low.denominator
-    each = bins * low.denominator * high.denominator
-    return tuple((first * (bins - i) + last * i) / each for i in range(bins + 1))
+    divisor = bins * low.denominator * high.denominator
+    return tuple((first * (bins - i) + last * i) / divisor for i in range(bins + 1))

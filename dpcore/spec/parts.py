@@ -2,15 +2,15 @@
 
 import math
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from dpcore.descent import Descent, TreeDescent
 from dpcore.errors import SpecError
-from dpcore.universe import Attribute
+from dpcore.universe import Attribute, Outside
+from dpcore.universe.attribute import checked_nulls
 from dpcore.universe.leaves import Fine
-from dpcore.universe.nulls import checked_nulls
 
 MOST_SHARE = 0.9
 """The largest share of the budget for discovery in all columns together. The release needs the rest."""
@@ -18,8 +18,9 @@ MOST_SHARE = 0.9
 MOST_PLAIN = 32
 """A column of at most this many whole numbers or days has a cell for each: there is nothing to find."""
 
-
 LONGEST_PROSE = 1000
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 
 class SpecPart(BaseModel):
@@ -34,7 +35,15 @@ def _finite(value: float) -> float:
     return value
 
 
+def as_written(number: float) -> Fraction:
+    """Return a number of a spec as the exact decimal that was written."""
+    return Fraction(repr(number))
+
+
+Name = Annotated[str, Field(pattern=NAME, max_length=100)]
 Finite = Annotated[float, AfterValidator(_finite)]
+Share = Annotated[Finite, Field(gt=0, le=MOST_SHARE)]
+"""A share of the budget that a spec gives to something learned before the release."""
 
 
 def _distinct(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -80,11 +89,13 @@ class Nullable(SpecPart):
     description: Prose | None = Field(
         None, description="what the column means, for readers of the release; it is published, so write nothing private"
     )
+    outside: ClipOtherDrop = "clip"
 
     @property
-    def nulls(self) -> tuple[str, ...]:
-        """The texts that count as null."""
-        return () if isinstance(self.missing, bool) else self.missing
+    def policy(self) -> dict[str, Any]:
+        """What the attribute does with nulls and with values outside."""
+        nulls = () if isinstance(self.missing, bool) else self.missing
+        return {"missing": bool(self.missing), "nulls": nulls, "outside": Outside(self.outside)}
 
     def descent(self, template: Attribute, *, share: Fraction) -> Descent | None:
         """Return the descent that finds values, bins or a distribution in the data; None if the spec declares the cells.
@@ -97,18 +108,10 @@ class Nullable(SpecPart):
         return None
 
 
-class Quantity(SpecPart):
-    """A column whose values are numbers of something."""
-
-    measured_in: Prose | None = Field(
-        None, description="what a value of 1 is, such as EUR, year or mmol/L; for readers of the release"
-    )
-
-
 class FullResolution(Nullable):
     """A column that has full resolution unless the spec declares bins."""
 
-    share: Annotated[Finite, Field(gt=0, le=MOST_SHARE)] | None = Field(
+    share: Share | None = Field(
         None,
         description="at full resolution: the share of the budget for finding the distribution; default: chosen by the columns and `expect_rows`",
     )
@@ -117,17 +120,23 @@ class FullResolution(Nullable):
         """Return the tree that finds the distribution of a column at full resolution."""
         if not isinstance(template, Fine):
             return None
-        return TreeDescent(template, share=share if self.share is None else Fraction(repr(self.share)))
+        return TreeDescent(template, share=share if self.share is None else as_written(self.share))
 
-    def refuse_share(self) -> None:
-        """Reject a share where bins are declared, for which nothing is bought."""
-        if self.share is not None:
+    @property
+    def has_cells(self) -> bool:
+        """Whether the spec declares cells, or has them discovered, instead of full resolution."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _buys_something(self) -> Self:
+        if self.share is not None and self.has_cells:
             raise ValueError("has a `share`, which is for full resolution, and declared cells; remove one of the two")
+        return self
 
-
-def ordered_bounds(maximum: Any, info: ValidationInfo) -> Any:
-    """Reject a `max` below its `min`, for fields of any ordered type."""
-    minimum = info.data.get("min")
-    if minimum is not None and maximum is not None and minimum > maximum:
-        raise ValueError("is below `min`; swap them")
-    return maximum
+    @field_validator("max", check_fields=False)
+    @classmethod
+    def _ordered_bounds(cls, maximum: Any, info: ValidationInfo) -> Any:
+        minimum = info.data.get("min")
+        if minimum is not None and maximum is not None and minimum > maximum:
+            raise ValueError("is below `min`; swap them")
+        return maximum

@@ -2,16 +2,14 @@
 
 from collections.abc import Collection
 from difflib import get_close_matches
-from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
 from dpcore.spec.document import Document
 from dpcore.spec.marks import MARK
-from dpcore.spec.parts import MOST_SHARE, Finite, SpecPart
+from dpcore.spec.parts import Share, SpecPart
 
-USUAL_SHARE = 0.1
 MOST_ROWS_OF_ONE = 256
 """The highest limit on the rows of a person whose rows are kept together."""
 
@@ -27,8 +25,8 @@ class PersonsSpec(SpecPart):
         description="the columns that have one value for each person, such as [sex, birth_year]; if kept rows of a person differ in one, "
         "the value of one of them, chosen at random, counts for all",
     )
-    share: Annotated[Finite, Field(gt=0, le=MOST_SHARE)] = Field(
-        USUAL_SHARE,
+    share: Share = Field(
+        0.1,
         description="the share of the budget for learning how many rows persons have; less is enough if there are many persons",
     )
 
@@ -40,16 +38,11 @@ class PersonsSpec(SpecPart):
                 raise ValueError(f"names `{column}` twice; name each column once")
         return columns
 
-    @property
-    def part(self) -> Fraction:
-        """The share as an exact fraction."""
-        return Fraction(repr(self.share))
-
 
 def check_persons(document: Document, columns: Collection[str]) -> None:
     """Report persons that do not fit the rest of the spec, on the raw document, so that all mistakes are reported together."""
-    persons, privacy = document.data.get("persons"), document.data.get("privacy")
-    if not isinstance(persons, dict) or not isinstance(privacy, dict):
+    persons, privacy = document.section("persons"), document.section("privacy")
+    if not persons or not privacy:
         return
     _check_unit(document, persons.get("rows_of"), privacy)
     if privacy.get("weight") is not None:

@@ -49,20 +49,10 @@ Prior = Annotated[PriorSpec, BeforeValidator(_whole, json_schema_input_type=Lite
 
 
 def check_prior(document: Document) -> None:
-    """Report a prior that the named strategy cannot use, on the raw document."""
-    prior, strategy = (document.data.get(key) for key in ("prior", "strategy"))
-    if prior is None:
+    """Report what contradicts a table that has not changed, or what a run would learn anew, on the raw document."""
+    prior = document.section("prior")
+    if prior.get("unchanged") is not True:
         return
-    if isinstance(strategy, dict) and strategy.get("name") == "pmw":
-        document.mistake(
-            ("prior",), "`prior` cannot be used by strategy pmw, which starts from equal weights; use mwem or adaptive"
-        )
-    if isinstance(prior, dict) and prior.get("unchanged") is True:
-        _check_unchanged(document, prior)
-
-
-def _check_unchanged(document: Document, prior: dict[str, Any]) -> None:
-    """Report what contradicts a table that has not changed, or what a run would learn anew."""
     if prior.get("release") != LATEST_RELEASE:
         document.mistake(
             ("prior", "unchanged"),
@@ -74,7 +64,7 @@ def _check_unchanged(document: Document, prior: dict[str, Any]) -> None:
             "`prior.unchanged` is about the whole table, but the spec has `blocks`; remove one of the two",
         )
     constraints = document.data.get("constraints")
-    if isinstance(constraints, list) and any(isinstance(each, dict) and "depends" in each for each in constraints):
+    if isinstance(constraints, list) and any(isinstance(part, dict) and "depends" in part for part in constraints):
         document.mistake(
             ("prior", "unchanged"),
             "`prior.unchanged` cannot be used with `depends`, which each run learns anew; list the pairs with `possible`, or remove `unchanged`",

@@ -1,28 +1,31 @@
 """The release spec as one pydantic model."""
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from math import comb
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 
 from dpcore.object_store import output_address
 from dpcore.privacy.accounting.amounts import LARGEST
 from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.scalars import is_number, is_whole
 from dpcore.spec.about import AboutSpec
 from dpcore.spec.blocks import BlocksSpec
 from dpcore.spec.categories import BooleanSpec, CategoricalSpec
 from dpcore.spec.constraints import ConstraintList
 from dpcore.spec.days import DateSpec, DatetimeSpec
+from dpcore.spec.document import Place
 from dpcore.spec.engine import EngineSpec
 from dpcore.spec.numbers import IntegerSpec, NumberSpec
-from dpcore.spec.parts import Finite, SpecPart
+from dpcore.spec.parts import Finite, Name, SpecPart
 from dpcore.spec.persons import PersonsSpec
 from dpcore.spec.prior import Prior
 from dpcore.spec.source import SourceSpec
-from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec
+from dpcore.spec.workload import MOST_PARTS, USUAL_ORDER, WorkloadSpec
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 MOST_ROWS = 10**9
 """The most rows of a release."""
 
@@ -36,7 +39,6 @@ AttributeSpec = Annotated[
     CategoricalSpec | BooleanSpec | IntegerSpec | NumberSpec | DateSpec | DatetimeSpec,
     Field(discriminator="type"),
 ]
-MOST_KEPT = 1_000_000
 RowCount = Annotated[int, Field(ge=1, le=10**12)]
 
 
@@ -53,7 +55,7 @@ def _share(value: Any) -> Any:
     """Read a share that is written in percent, or as a number from 0 to 1."""
     written = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?%", value) if isinstance(value, str) else None
     share = float(Fraction(written[1]) / 100) if written else value
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+    if not is_number(share) or not 0 <= share <= 1:
         raise ValueError("must be a share such as 20 %, from 0 % to 100 %")
     return share
 
@@ -105,7 +107,7 @@ class PrivacySpec(SpecPart):
     @field_validator("max_rows_per_unit", mode="before")
     @classmethod
     def _a_limit(cls, value: Any) -> Any:
-        whole = isinstance(value, int) and not isinstance(value, bool)
+        whole = is_whole(value)
         if value != AUTO and not (whole and 1 <= value <= MOST_PER_UNIT):
             raise ValueError(f"must be a whole number from 1 to {MOST_PER_UNIT:,}, or auto")
         return value
@@ -132,7 +134,21 @@ class PrivacySpec(SpecPart):
         )
 
 
-class MwemSpec(SpecPart):
+class AnyStrategySpec(SpecPart):
+    """How the model learns.
+
+    Attributes:
+        single_counts: Whether a round measures a single count, wherever it lies, instead of a marginal; it starts from equal weights.
+        has_ranges: Whether range counts can be measured.
+        merges_cells: Whether a marginal with too many cells is measured with merged ones.
+    """
+
+    single_counts: ClassVar[bool] = False
+    has_ranges: ClassVar[bool] = False
+    merges_cells: ClassVar[bool] = False
+
+
+class MwemSpec(AnyStrategySpec):
     """Multiplicative weights with the exponential mechanism, on whole marginals."""
 
     name: Literal["mwem"]
@@ -141,9 +157,10 @@ class MwemSpec(SpecPart):
     )
 
 
-class PmwSpec(SpecPart):
+class PmwSpec(AnyStrategySpec):
     """Private multiplicative weights on single counting queries, with a threshold."""
 
+    single_counts: ClassVar[bool] = True
     name: Literal["pmw"]
     rounds: Annotated[int, Field(ge=1, le=1000)] = Field(50, description="the maximum number of queries to select")
     alpha: Annotated[Finite, Field(gt=0, lt=1)] = Field(
@@ -152,9 +169,11 @@ class PmwSpec(SpecPart):
     )
 
 
-class AdaptiveSpec(SpecPart):
+class AdaptiveSpec(AnyStrategySpec):
     """Multiplicative weights on a factored model: for universes of any size."""
 
+    has_ranges: ClassVar[bool] = True
+    merges_cells: ClassVar[bool] = True
     name: Literal["adaptive"]
     rounds: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         None, description="the number of marginals to select; default: chosen automatically"
@@ -168,6 +187,49 @@ StrategySpec = MwemSpec | PmwSpec | AdaptiveSpec
 STRATEGIES: dict[str, type[StrategySpec]] = {"adaptive": AdaptiveSpec, "mwem": MwemSpec, "pmw": PmwSpec}
 
 
+def contradictions(
+    workload: WorkloadSpec, *, strategy: str | None, prior: bool, columns: int
+) -> Iterator[tuple[Place, str]]:
+    """Yield the contradictions within a workload, or between the named strategy and its workload and prior.
+
+    Each is the place, and what must change there.
+    """
+    listed = not isinstance(workload.marginals, int)
+    if isinstance(workload.marginals, int):
+        order, targeted = workload.marginals, workload.target is not None
+        number = comb(columns - targeted, max(order - targeted, 0))
+        if number * (2**order - 1) > MOST_PARTS:
+            yield (
+                ("workload", "marginals"),
+                f"must be smaller: {columns} columns have {number:,} such marginals, which is too many; otherwise name a `target`, or list the marginals",
+            )
+    if workload.target is not None and workload.marginals == 1:
+        yield (
+            ("workload", "marginals"),
+            "must be at least 2 if the workload has a `target`, because a target is about its pairs with other columns",
+        )
+    named = STRATEGIES.get(str(strategy))
+    if named is None:
+        return
+    if workload.ranges and not named.has_ranges:
+        yield ("strategy", "name"), "must be adaptive if the workload has `ranges`; change it, or remove `ranges`"
+    elif named.single_counts and workload.weighted:
+        yield (
+            ("strategy", "name"),
+            f"must be adaptive or mwem if marginals have weights: {strategy} treats all counts alike",
+        )
+    elif named.single_counts and workload.target is not None and listed:
+        yield (
+            ("strategy", "name"),
+            f"must be adaptive or mwem if listed marginals have a `target`: {strategy} cannot learn some marginals first",
+        )
+    if named.single_counts and prior:
+        yield (
+            ("prior",),
+            f"cannot be used by strategy {strategy}, which starts from equal weights; use mwem or adaptive",
+        )
+
+
 class OutputSpec(SpecPart):
     """The folder of the release, and its number of rows."""
 
@@ -177,7 +239,7 @@ class OutputSpec(SpecPart):
     rows: Literal["noisy"] | Annotated[int, Field(ge=1, le=MOST_ROWS)] = Field(
         "noisy", description="`noisy`: as many rows as the noisy total; or a number of your choice"
     )
-    keep: Annotated[int, Field(ge=1, le=MOST_KEPT)] | None = Field(
+    keep: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
         None,
         description="how many releases keep their data: after a publication, the data of older ones is removed; default: all",
     )
@@ -186,7 +248,7 @@ class OutputSpec(SpecPart):
 class ReleaseSpec(SpecPart):
     """A release: one private table in, one synthetic table out."""
 
-    dataset: Annotated[str, Field(pattern=NAME, max_length=100)] = Field(description="the ledger account that pays")
+    dataset: Name = Field(description="the ledger account that pays")
     source: SourceSpec = Field(
         default_factory=SourceSpec.none,
         description="where the raw table is; leave it out only if a Python program passes the table",
@@ -220,9 +282,9 @@ class ReleaseSpec(SpecPart):
         description="who publishes the dataset, and what for; with it, a release has an entry for the OpenDP deployments registry",
     )
     engine: EngineSpec | None = Field(None, description="where the table is read and counted; default: in this process")
-    analyst: Annotated[str, Field(pattern=NAME, max_length=100)] | None = Field(
+    analyst: Name | None = Field(
         None, description="who asks for the release; required if the account has allowances for analysts"
     )
-    purpose: Annotated[str, Field(pattern=NAME, max_length=100)] | None = Field(
+    purpose: Name | None = Field(
         None, description="what the release is for; required if the account has allowances for purposes"
     )

@@ -1,25 +1,19 @@
 """Convert pydantic's validation errors into sentences: what is wrong, and what to write instead."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from dpcore.marginals.workload import MOST_WEIGHT
-from dpcore.spec.about import AboutSpec
-from dpcore.spec.blocks import BlocksSpec
 from dpcore.spec.categories import BooleanSpec, CategoricalSpec
-from dpcore.spec.constraints import ConstraintSpec, PossibleSpec
 from dpcore.spec.days import DateSpec, DatetimeSpec
-from dpcore.spec.discover import DiscoverBins, DiscoverValues
 from dpcore.spec.document import Place
-from dpcore.spec.engine import EngineSpec
 from dpcore.spec.numbers import IntegerSpec, NumberSpec
-from dpcore.spec.persons import PersonsSpec
-from dpcore.spec.release import MOST_ROWS, STRATEGIES, OutputSpec, PrivacySpec, ReleaseSpec, WeightSpec
-from dpcore.spec.source import SourceSpec
-from dpcore.spec.workload import LIST, MOST_COLUMNS, NUMBER, PLAIN, WEIGHTED, MarginalSpec, WorkloadSpec
+from dpcore.spec.release import MOST_ROWS, STRATEGIES, ReleaseSpec
+from dpcore.spec.workload import LIST, MOST_COLUMNS, NUMBER, PLAIN, WEIGHTED
 
 KINDS: Mapping[str, type[BaseModel]] = {
     "categorical": CategoricalSpec,
@@ -28,18 +22,6 @@ KINDS: Mapping[str, type[BaseModel]] = {
     "number": NumberSpec,
     "date": DateSpec,
     "datetime": DatetimeSpec,
-}
-_SECTIONS: Mapping[Place, type[BaseModel]] = {
-    (): ReleaseSpec,
-    ("source",): SourceSpec,
-    ("privacy",): PrivacySpec,
-    ("privacy", "weight"): WeightSpec,
-    ("blocks",): BlocksSpec,
-    ("persons",): PersonsSpec,
-    ("engine",): EngineSpec,
-    ("workload",): WorkloadSpec,
-    ("output",): OutputSpec,
-    ("about",): AboutSpec,
 }
 _EXAMPLES = {
     "dataset": "dataset: clinic-visits",
@@ -133,8 +115,8 @@ def sentence(place: Place, detail: ErrorDetails) -> str:  # noqa: PLR0911  a tab
         return f"`{key}` is missing; write `{_EXAMPLES.get(key, f'{key}: ...')}`"
     if kind == "extra_forbidden" and place != ("prior",):
         return _unknown_key(place, detail)
-    if wanted := _by_place(place):
-        return wanted
+    if whole := _by_place(place):
+        return whole
     if kind in {"union_tag_not_found", "union_tag_invalid"}:
         return _unknown_kind(place, detail)
     if kind in {"enum", "literal_error"}:
@@ -198,7 +180,7 @@ def _in_constraint(place: Place) -> str | None:
     return None
 
 
-_STEPS: Mapping[type[BaseModel] | None, str] = {
+_STEPS: Mapping[type[BaseModel], str] = {
     IntegerSpec: "whole numbers have steps of 1: leave it out, or write `type: number` for larger steps",
     DateSpec: "dates have steps of a day: leave it out, or write `every` for longer periods",
 }
@@ -208,29 +190,42 @@ _STEPS: Mapping[type[BaseModel] | None, str] = {
 def _unknown_key(place: Place, detail: ErrorDetails) -> str:
     if place[0] == "constraints" and len(place) > 3 and place[2] != "possible":
         return str(_in_constraint(place))
-    model = _SECTIONS.get(place[:-1])
-    if len(place) > 2 and place[0] == "universe":
-        model = KINDS[str(detail["loc"][2])]
-        if place[2:3] == ("discover",) and len(place) > 3:
-            model = DiscoverValues if model is CategoricalSpec else DiscoverBins
-    elif place[:2] == ("workload", "marginals"):
-        model = MarginalSpec
-    elif place[0] == "strategy":
-        model = STRATEGIES[str(detail["loc"][1])]
-    elif place[0] == "constraints":
-        model = PossibleSpec if place[2:3] == ("possible",) else ConstraintSpec
-    known = sorted(field.alias or name for name, field in model.model_fields.items()) if model else []
-    if model in _STEPS and place[-1] == "step":
-        return f"unknown key `step`; {_STEPS[model]}"
-    close = difflib.get_close_matches(str(place[-1]), known, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else f"the keys here are {', '.join(known)}"
+    models = _models_at(detail["loc"][:-1])
+    if place[-1] == "step" and models[0] in _STEPS:
+        return f"unknown key `step`; {_STEPS[models[0]]}"
+    keys = sorted(key for model in models for key, _ in _keys(model))
+    close = difflib.get_close_matches(str(place[-1]), keys, n=1)
+    hint = f"did you mean `{close[0]}`?" if close else f"the keys here are {', '.join(keys)}"
     return f"unknown key `{place[-1]}`; {hint}"
 
 
+def _models_at(loc: tuple[str | int, ...]) -> list[type[BaseModel]]:
+    """Return the models whose keys a place in the spec may have."""
+    models: list[type[BaseModel]] = [ReleaseSpec]
+    for part in (*loc[:1], *loc[2:]) if loc[:1] == ("universe",) else loc:  # without the name of a column
+        named = [inner for model in models for key, kind in _keys(model) if key == part for inner in _models_in(kind)]
+        tagged = [model for model in models if model is {**KINDS, **STRATEGIES}.get(str(part))]
+        models = named or tagged or models
+    return models
+
+
+def _keys(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of a model, as a spec writes them, and their types."""
+    return ((field.alias or name, field.annotation) for name, field in model.model_fields.items())
+
+
+def _models_in(kind: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models that a value of a type may be, or contain."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for inner in get_args(kind):
+        yield from _models_in(inner)
+
+
 def _unknown_kind(place: Place, detail: ErrorDetails) -> str:
-    given = detail.get("ctx", {}).get("tag")
+    tag = detail.get("ctx", {}).get("tag")
     if place[:1] == ("strategy",):
         return f"a strategy's `name` must be one of {', '.join(STRATEGIES)}"
     name = f"`{place[-1]}`: " if len(place) > 1 else ""
-    close = difflib.get_close_matches(str(given), KINDS, n=1) if given else []
+    close = difflib.get_close_matches(str(tag), KINDS, n=1) if tag else []
     return f"{name}`type` must be one of {', '.join(KINDS)}" + (f"; did you mean `{close[0]}`?" if close else "")

@@ -11,6 +11,7 @@ from dpcore.marginals.measurements import EXPECTED_TOTAL
 from dpcore.marginals.workload import Workload
 from dpcore.privacy.accounting import epsilon_to_gdp
 from dpcore.privacy.protection import Protection
+from dpcore.spec.parts import MOST_SHARE
 
 LIMIT_SHARE = LOSSES_SHARE = Fraction(1, 100)
 TOTAL_SHARE = Fraction(1, 50)
@@ -18,7 +19,6 @@ TOTAL_SHARE = Fraction(1, 50)
 LEAST = 0.016  # with less, atoms and tails of Adult are lost in the noise; see docs/decisions/0039
 LEAST_TOGETHER = 0.16  # but many columns share this
 MOST_TOGETHER = 0.5  # and never more than this, if columns are combined at all
-ALL = 0.9
 MOST_ROUNDS = {False: 60, True: 20}  # that a strategy makes by default, without and with pure epsilon
 TYPICAL_CELLS = 400  # of a marginal that a round measures
 FEW_CELLS = 6  # with fewer in each column, pairs of columns say little; see docs/decisions/0039
@@ -58,15 +58,15 @@ def usual_share(
     power, parts = 1 / 2 if pure else 2 / 3, workload.weighted_parts()
     joint = {axes: weight for axes, weight in parts.items() if len(axes) > 1}
     if not joint:
-        return Fraction(ALL / len(shape)).limit_denominator(1000)
+        return Fraction(MOST_SHARE / len(shape)).limit_denominator(1000)
     single: list[float] = [(parts.get((axis,), 1) * size) ** power for axis, size in enumerate(shape)]
     cells = {axes: min(math.prod(shape[axis] for axis in axes), TYPICAL_CELLS) for axes in joint}
     mean = math.fsum((weight * cells[axes]) ** power for axes, weight in joint.items()) / len(joint)
     rounds = min(MOST_ROUNDS[pure], sum(len(axes) > 1 for axes in workload.marginals))
     share = math.fsum(single[axis] for axis in fine) / len(fine) / (math.fsum(single) + rounds * mean)
     least = min(LEAST, LEAST_TOGETHER / len(fine))
-    found = min(max(share, least, needed), MOST_TOGETHER / len(fine))
-    return Fraction(found).limit_denominator(1000 if found >= 0.001 else 10**6)
+    limited = min(max(share, least, needed), MOST_TOGETHER / len(fine))
+    return Fraction(limited).limit_denominator(1000 if limited >= 0.001 else 10**6)
 
 
 @lru_cache(maxsize=1000)

@@ -1,7 +1,6 @@
 """The spec's `workload`: the marginals to preserve, with weights, a target column and ranges."""
 
-from collections.abc import Iterator, Mapping
-from math import comb
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
@@ -95,42 +94,9 @@ class WorkloadSpec(SpecPart):
         return Workload.of(axes, weights=self._weights, target=target, ranges=ranges)
 
 
-def contradictions(workload: WorkloadSpec, *, strategy: str | None, columns: int) -> Iterator[tuple[Place, str]]:
-    """Yield the contradictions within a workload, or between it and the named strategy: the place, and what must change there."""
-    listed = not isinstance(workload.marginals, int)
-    if isinstance(workload.marginals, int):
-        order, targeted = workload.marginals, workload.target is not None
-        number = comb(columns - targeted, max(order - targeted, 0))
-        if number * (2**order - 1) > MOST_PARTS:
-            yield (
-                ("workload", "marginals"),
-                f"must be smaller: {columns} columns have {number:,} such marginals, which is too many; otherwise name a `target`, or list the marginals",
-            )
-    if workload.target is not None and workload.marginals == 1:
-        yield (
-            ("workload", "marginals"),
-            "must be at least 2 if the workload has a `target`, because a target is about its pairs with other columns",
-        )
-    if workload.ranges and strategy in {"mwem", "pmw"}:
-        yield ("strategy", "name"), "must be adaptive if the workload has `ranges`; change it, or remove `ranges`"
-    elif strategy == "pmw" and workload.weighted:
-        yield (
-            ("strategy", "name"),
-            "must be adaptive or mwem if marginals have weights: pmw treats all counts alike",
-        )
-    elif strategy == "pmw" and workload.target is not None and listed:
-        yield (
-            ("strategy", "name"),
-            "must be adaptive or mwem if listed marginals have a `target`: pmw cannot learn some marginals first",
-        )
-
-
 def check_workload(document: Document, attributes: Mapping[str, Attribute]) -> None:
     """Check the workload against the columns, on the raw document, so that its mistakes are reported together with all others."""
-    universe, workload = document.data.get("universe"), document.data.get("workload")
-    declared = set(universe) if isinstance(universe, dict) else set()
-    if not isinstance(workload, dict):
-        return
+    declared, workload = document.section("universe").keys(), document.section("workload")
     marginals, target, ranges = (workload.get(key) for key in ("marginals", "target", "ranges"))
     if isinstance(marginals, int) and declared and marginals > len(declared):
         document.mistake(
@@ -165,7 +131,7 @@ def _listed(marginals: Any) -> Iterator[tuple[Place, list[Any]]]:
             yield ("workload", "marginals", row, "columns"), marginal["columns"]
 
 
-def _check_columns(document: Document, place: Place, names: list[Any], declared: set[str]) -> None:
+def _check_columns(document: Document, place: Place, names: list[Any], declared: Collection[str]) -> None:
     for index, name in enumerate(names):
         if isinstance(name, str):  # pydantic has reported anything else
             if name in names[:index]:
@@ -173,6 +139,6 @@ def _check_columns(document: Document, place: Place, names: list[Any], declared:
             _check_column(document, (*place, index), name, declared)
 
 
-def _check_column(document: Document, place: Place, name: str, declared: set[str]) -> None:
+def _check_column(document: Document, place: Place, name: str, declared: Collection[str]) -> None:
     if name not in declared:
         document.mistake(place, f"`{name}` is not a column of the universe; declare it or remove it")

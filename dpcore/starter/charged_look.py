@@ -23,17 +23,15 @@ from dpcore.reporting.formatting import at_most
 from dpcore.runs.discovery import Descents
 from dpcore.spec.discover import PRINTABLE
 from dpcore.starter.description import Column, Description
+from dpcore.starter.forms import LONGEST_TEXT, Forms
 from dpcore.starter.values import MOST_LISTED, OUTSIDE, Sighted
 from dpcore.strategies.strategy import column_name
 from dpcore.tables.histogram import Histogram, LocalHistogram
 from dpcore.tables.ingest import Coding, Draws, Source, ingest
 from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Categorical, Outside, Universe
-from dpcore.universe.forms import LONGEST_TEXT, Forms
 
 TOTAL = "total"
-RARER = 10
-"""All columns together may find a tenth of what one descent of a release may find by chance: a wrong form is a wrong type."""
 
 
 def look(  # noqa: PLR0913  a table, its columns, and who pays
@@ -82,7 +80,8 @@ def look(  # noqa: PLR0913  a table, its columns, and who pays
         def descend(step: str, descents: Mapping[str, Descent]) -> None:
             nonlocal taken
             steps = {name: f"discover/{step}/{column_name(place, name)}" for place, name in enumerate(descents)}
-            trees = Descents(descents, steps=steps, currency=payer.currency, taken=taken, rarer=RARER * len(columns))
+            # All columns together may find a tenth of what one descent of a release may find by chance: a wrong form is a wrong type.
+            trees = Descents(descents, steps=steps, currency=payer.currency, taken=taken, rarer=10 * len(columns))
             trees.descend(curator, count=count, lease=lease)
             taken = trees.taken
 

@@ -9,10 +9,6 @@ from sqlglot.errors import SqlglotError
 
 from dpcore.starter.description import Bound, Value, as_bound
 
-LONGEST = 10_000
-"""Longer constraints are not parsed."""
-
-
 Facts = dict[str, Any]
 """What constraints say about a column, by the attributes of a `Column`. Of two that say the same, the first counts."""
 
@@ -25,7 +21,7 @@ def facts_of(constraint: str, *, dialect: str) -> dict[str, Facts]:
     >>> facts_of("sex IN ('F', 'M') OR sex IS NULL", dialect="sqlite")
     {'sex': {'values': ('F', 'M')}}
     """
-    if len(constraint) > LONGEST:
+    if len(constraint) > 10_000:
         return {}
     try:
         parsed = sqlglot.parse_one(constraint, dialect="postgres" if dialect == "postgresql" else dialect)

@@ -86,9 +86,6 @@ def strptime_format(pattern: str) -> str | None:
     ('%d/%m/%Y', '%Y-%m-%dT%H:%M:%S', None)
     """
     pieces = re.findall(r"'([^']*)'|([A-Za-z]+)|([^A-Za-z']+)", pattern)
-    letters = [letters for _, letters, _ in pieces if letters]
-    if any(part not in _DATE_PARTS and part != "T" for part in letters):
+    if any(letters and letters not in {*_DATE_PARTS, "T"} for _, letters, _ in pieces):
         return None
-    return "".join(
-        quoted or _DATE_PARTS.get(part, part) or other if quoted or part else other for quoted, part, other in pieces
-    )
+    return "".join(quoted or _DATE_PARTS.get(letters, letters) or signs for quoted, letters, signs in pieces)

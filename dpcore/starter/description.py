@@ -70,18 +70,18 @@ class Column:
 
     def filled_by(self, other: "Column") -> "Column":
         """Return this column, with what it does not know taken from another description of it."""
-        known = {key: fact for key, fact in vars(self).items() if fact is not None and fact not in ("", (), {})}
+        facts = {key: fact for key, fact in vars(self).items() if fact is not None and fact not in ("", (), {})}
         if self.stored == "text" and other.stored is not None:
-            known["stored"] = other.stored
+            facts["stored"] = other.stored
         # A range and a list of values belong together: one of them alone would describe another column.
         ranged = self if self.has_cells else other
         cells = {key: getattr(ranged, key) for key in ("values", "others", "minimum", "maximum")}
-        return replace(other, **{**known, **cells})
+        return replace(other, **{**facts, **cells})
 
     @property
     def has_cells(self) -> bool:
         """Whether a range or values are known."""
-        return any(known is not None for known in (self.values, self.minimum, self.maximum))
+        return any(fact is not None for fact in (self.values, self.minimum, self.maximum))
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ class Description:
     Attributes:
         columns: The columns, in order.
         source: The keys of the spec's `source`; None if the metadata do not say where the table is.
-        kept: Other sections of the spec that an earlier release declared, such as `privacy`.
+        sections: Other sections of the spec that an earlier release declared, such as `privacy`.
         caution: What a person must know before trusting the values and ranges; empty if nothing.
         charged: What was charged for reading rows; empty if none was read.
     """
 
     columns: tuple[Column, ...]
     source: Mapping[str, Any] | None = None
-    kept: Mapping[str, Any] = field(default_factory=dict)
+    sections: Mapping[str, Any] = field(default_factory=dict)
     caution: str = ""
     charged: str = ""
 
@@ -117,7 +117,7 @@ class Description:
         return Description(
             columns=tuple(map(filled, self.columns)),
             source=other.source if self.source is None else self.source,
-            kept=self.kept or other.kept,
+            sections=self.sections or other.sections,
             caution=" ".join(filter(None, (self.caution, other.caution))),
             charged=self.charged or other.charged,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import SpecError
+from dpcore.scalars import is_whole
 from dpcore.spec.document import LARGEST_BYTES, Document
 from dpcore.starter.description import Column, Description, as_bound
 from dpcore.starter.metadata import Node, read_bytes
@@ -69,7 +70,7 @@ def describe_dictionary(root: Node, _table: str | None) -> Description:
 
 
 def _is_number_of_codes(entry: object) -> bool:
-    return isinstance(entry, int) and not isinstance(entry, bool)
+    return is_whole(entry)
 
 
 def _column(name: str, node: Node) -> Column:

@@ -5,7 +5,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,9 @@ from dpcore.spec.parts import LONGEST_PROSE
 from dpcore.spec.sentences import KINDS
 from dpcore.spec.source import SourceSpec
 from dpcore.starter.description import Bound, Column, Description, Value
+from dpcore.universe.attribute import checked_nulls
 from dpcore.universe.formats import checked_format
-from dpcore.universe.nulls import checked_nulls
 
-USUAL_STEP, USUAL_BINS = "0.01", 20
 LEAST_STEPS, MOST_STEPS = 10**4, 10**6
 """Of the range of a number whose metadata give no step."""
 
@@ -69,16 +68,23 @@ class Entry:
 
 @dataclass(frozen=True)
 class Draft:
-    """A spec in the making: sections as plain keys, and the columns as entries."""
+    """A spec in the making: sections as plain keys, and the columns as entries.
+
+    Attributes:
+        dataset: The dataset's name.
+        origin: The names of the metadata.
+        description: What they say.
+        source: The keys of `source`.
+        privacy: The keys of `privacy`.
+        entries: The columns.
+    """
 
     dataset: str
+    origin: str
+    description: Description
     source: Mapping[str, Any]
     privacy: Mapping[str, Any]
     entries: tuple[Entry, ...]
-    kept: Mapping[str, Any] = field(default_factory=dict)
-    origin: str = ""
-    caution: str = ""
-    charged: str = ""
 
     @property
     def declared(self) -> tuple[Entry, ...]:
@@ -94,12 +100,12 @@ class Draft:
 
 def with_unit(draft: Draft, unit: str) -> Draft:
     """Return the draft with the protected unit: `row`, or a column, which is left out of the release."""
-    others = {key: part for key, part in draft.privacy.items() if key not in {"unit", "max_rows_per_unit"}}
+    rest = {key: part for key, part in draft.privacy.items() if key not in {"unit", "max_rows_per_unit"}}
     limit = {} if unit == "row" else {"max_rows_per_unit": MARK}
     entries = tuple(
         replace(entry, left_out="it identifies the unit") if entry.name == unit else entry for entry in draft.entries
     )
-    return replace(draft, privacy={"unit": unit, **limit, **others}, entries=entries)
+    return replace(draft, privacy={"unit": unit, **limit, **rest}, entries=entries)
 
 
 def draft_of(description: Description, *, dataset: str, origin: str, unit: str | None = None) -> Draft:
@@ -117,15 +123,13 @@ def draft_of(description: Description, *, dataset: str, origin: str, unit: str |
         )
     names = Counter(column.name for column in description.columns)
     entries = tuple(_entry(column, twice=names[column.name] > 1) for column in description.columns)
-    draft = Draft(
-        dataset, _source(description), {}, entries, description.kept, origin, description.caution, description.charged
-    )
+    draft = Draft(dataset, origin, description, _source(description), {}, entries)
     draft = replace(draft, privacy=_privacy(description, draft))
     return draft if unit is None else with_unit(draft, unit)
 
 
 def _privacy(description: Description, draft: Draft) -> Mapping[str, Any]:
-    privacy: Mapping[str, Any] | None = description.kept.get("privacy")
+    privacy: Mapping[str, Any] | None = description.sections.get("privacy")
     if privacy is not None:
         return privacy if privacy["unit"] == "row" else {"unit": privacy["unit"], "max_rows_per_unit": MARK, **privacy}
     limit = {"max_rows_per_unit": MARK} if draft.candidates else {}
@@ -253,7 +257,7 @@ def _usual_cells(low: float | None, high: float | None) -> dict[str, Any]:
     >>> _usual_cells(0, 10_000), _usual_cells(0.5, 2.5), _usual_cells(0, 10**9), _usual_cells(0, 1 / 3)
     ({'step': 0.01}, {'step': 0.0001}, {'step': 1000}, {'bins': 20})
     """
-    step = Decimal(USUAL_STEP)
+    step = Decimal("0.01")
     if low is None or high is None or low >= high:
         return {"step": float(step)}
     span = Decimal(repr(high)) - Decimal(repr(low))
@@ -261,7 +265,7 @@ def _usual_cells(low: float | None, high: float | None) -> dict[str, Any]:
         step = Decimal(10) ** math.ceil((span / MOST_STEPS).log10())
     elif span < LEAST_STEPS * step:
         step = Decimal(10) ** math.floor((span / LEAST_STEPS).log10())
-    return {"bins": USUAL_BINS} if span % step else {"step": float(step) if step < 1 else int(step)}
+    return {"bins": 20} if span % step else {"step": float(step) if step < 1 else int(step)}
 
 
 def _dates(column: Column, low: Bound | None, high: Bound | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dpcore.spec.workload import WorkloadSpec
 from dpcore.starter.description import Column, Description
 from dpcore.starter.metadata import Node, read_metadata
 
-_KEPT: Mapping[str, type[BaseModel]] = {"privacy": PrivacySpec, "blocks": BlocksSpec, "workload": WorkloadSpec}
+_SECTIONS: Mapping[str, type[BaseModel]] = {"privacy": PrivacySpec, "blocks": BlocksSpec, "workload": WorkloadSpec}
 _DAMAGED = "is not part of a valid spec; copy the release again, or use the version of dpflow that made it"
 
 
@@ -40,11 +40,11 @@ def describe_release(root: Node, _table: str | None) -> Description:
     universe = spec.need("universe", why).fields("a block of columns")
     values = _values(root)
     columns = [Column(name, declared=_declared(name, node, values.get(name))) for name, node in universe]
-    kept = {key: _given(spec.get(key)) for key in _KEPT if key in spec}
-    for key, part in kept.items():
-        if not _is_valid(_KEPT[key], part):
+    sections = {key: _given(spec.get(key)) for key in _SECTIONS if key in spec}
+    for key, part in sections.items():
+        if not _is_valid(_SECTIONS[key], part):
             raise spec.get(key).fail(f"`{key}` {_DAMAGED}")
-    return Description(tuple(columns), kept=kept)
+    return Description(tuple(columns), sections=sections)
 
 
 def _declared(name: str, node: Node, values: list[Any] | None) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpcore.errors import SpecError, UsageError
+from dpcore.scalars import is_number
 from dpcore.spec.document import LARGEST_BYTES, MOST_PARTS, Document, Place, read_document
 from dpcore.starter.csv_header import usual_delimiter
 from dpcore.starter.description import Bound, Value, as_bound
 
-LARGEST_JSON = 8 << 20
 MOST_DEPTH = 100
 MOST_NAMED = 20
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s,:{}\[\]"]+')
@@ -112,8 +112,7 @@ class Node:
 
     def number(self) -> int | float | None:
         """Return this part if it is a finite number; None if it is something else."""
-        is_number = isinstance(self.data, int | float) and not isinstance(self.data, bool)
-        return self.data if is_number and abs(self.data) < float("inf") else None
+        return self.data if is_number(self.data) and abs(self.data) < float("inf") else None
 
     def bound(self) -> Bound | None:
         """Return this part as the limit of a range: a number, also if it is written as text, or the text of a date."""
@@ -159,7 +158,7 @@ def source_of(address: Node, *, dialect: Node, encoding: str) -> dict[str, Any] 
 def read_metadata(path: Path) -> Node:
     """Read a JSON or YAML file. Raise an error with line and column if it is malformed."""
     is_yaml = path.suffix.lower() in {".yaml", ".yml"}
-    content = read_bytes(path, limit=LARGEST_BYTES if is_yaml else LARGEST_JSON)
+    content = read_bytes(path, limit=LARGEST_BYTES if is_yaml else 8 << 20)
     document = read_document(path) if is_yaml else _json_document(path, _decoded(path, content))
     document.raise_mistakes()
     return Node(document, (), document.data)

@@ -4,7 +4,6 @@ import re
 
 from dpcore.starter.description import Stored
 
-LONGEST = 100
 _WORDS: dict[Stored, str] = {
     "boolean": "bool|boolean|logical|bit|yes/no",
     "integer": "u?int|u?int(8|16|32|64)|integer|tinyint|smallint|mediumint|bigint|hugeint|int[248]|serial|bigserial|long|short|byte|whole number|count|year|gyear|"
@@ -23,6 +22,6 @@ def stored_as(name: str) -> Stored | None:
     >>> stored_as("VARCHAR(20)"), stored_as("datetime64[ns]"), stored_as("xsd:nonNegativeInteger"), stored_as("sc:Date"), stored_as("geometry")
     ('text', 'datetime', 'integer', 'date', None)
     """
-    plain = re.sub(r"\(.*?\)|\[.*?\]", "", name[:LONGEST]).strip().lower()
+    plain = re.sub(r"\(.*?\)|\[.*?\]", "", name[:100]).strip().lower()
     plain = re.split(r"[/#]", plain)[-1] if "://" in plain else plain.rpartition(":")[2]
     return next((stored for stored, pattern in _PATTERNS.items() if pattern.fullmatch(plain.strip())), None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,10 @@ import pyarrow as pa
 from dpcore.descent import StandingOut, threshold
 from dpcore.marginals.measurements import Counts
 from dpcore.starter.description import Column
-from dpcore.universe import Attribute, Date, Datetime, Every, Number, Outside, reading
-from dpcore.universe.forms import BOOLEAN_WORDS, FORMS, LONGEST_TEXT, Form, Forms
+from dpcore.starter.forms import BOOLEAN_WORDS, FORMS, LONGEST_TEXT, Form, Forms
+from dpcore.tables.reading.encoding import encode
+from dpcore.tables.reading.values import texts as value_texts
+from dpcore.universe import Attribute, Date, Datetime, Every, Number, Outside
 
 MOST_LISTED = 100
 """The most values of a text column that are listed. All others count as `other`."""
@@ -30,7 +33,6 @@ OUTSIDE = 0.02
 SURE = 2.0
 """A count is surely small if it is small with this many standard deviations added."""
 
-LEAST_BINS = 100
 _SORTS = {"integer": "number", "boolean": "text"}
 _DAY_FIRST = {"%m/%d/%Y": "%d/%m/%Y", "%m/%d/%Y %H:%M": "%d/%m/%Y %H:%M"}
 
@@ -120,7 +122,7 @@ def _numbers(column: Column, forms: Collection[Form]) -> Sighted:
     """Divide the range of the forms into bins whose width is 1, 2 or 5 times a power of ten."""
     whole = all(form.kind == "integer" for form in forms)
     low, high = (Decimal(repr(bound)) for bound in (min(form.low for form in forms), max(form.high for form in forms)))
-    widest = (high - low) / LEAST_BINS
+    widest = (high - low) / 100  # at least so many bins
     power = Decimal(10) ** widest.adjusted()
     width = next(digit * power for digit in (5, 2, 1) if digit * power <= widest)
     width = max(width, Decimal(1)) if whole else width
@@ -140,7 +142,7 @@ def _dates(column: Column, forms: Collection[Form], counts: dict[Form, int]) -> 
     same = [form for form in forms if _day_first(form, texts) == written]
     first, last = int(min(form.low for form in same)), int(max(form.high for form in same)) - 1
     column = replace(column, stored="date" if same[0].kind == "date" else "datetime", format=written)
-    policy = {
+    policy: dict[str, Any] = {
         "every": Every.YEAR,
         "formats": () if written is None else (written,),
         "missing": True,
@@ -148,9 +150,9 @@ def _dates(column: Column, forms: Collection[Form], counts: dict[Form, int]) -> 
         "outside": Outside.OTHER,
     }
     if column.stored == "date":
-        return Sighted(column, Date(minimum=date(first, 1, 1), maximum=date(last, 12, 31), **policy))  # type: ignore[arg-type]
+        return Sighted(column, Date(minimum=date(first, 1, 1), maximum=date(last, 12, 31), **policy))
     ends = datetime(first, 1, 1), datetime(last, 12, 31, 23, 59, 59)  # noqa: DTZ001  as attributes have them
-    return Sighted(column, Datetime(minimum=ends[0], maximum=ends[1], **policy))  # type: ignore[arg-type]
+    return Sighted(column, Datetime(minimum=ends[0], maximum=ends[1], **policy))
 
 
 def _day_first(form: Form, seen: Collection[str | None]) -> str | None:
@@ -175,7 +177,7 @@ def describe_values(name: str, values: pa.ChunkedArray) -> Column:
 
 
 def _exact(attribute: Attribute, values: pa.ChunkedArray) -> StandingOut:
-    codes = attribute.encode(values)
+    codes = encode(attribute, values)
     counts = np.bincount(codes[codes >= 0], minlength=attribute.size).astype(np.int64)
     standing = StandingOut(attribute, share=Fraction(0))
     standing.take(counts, least=threshold(len(counts), noise=0.0, laplace=False), noise=0.0)
@@ -185,4 +187,4 @@ def _exact(attribute: Attribute, values: pa.ChunkedArray) -> StandingOut:
 def _texts(values: pa.ChunkedArray) -> Iterable[str]:
     for chunk in values.chunks:
         flat = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
-        yield from (text.strip() for text in reading.texts(flat.cast(pa.large_binary())))
+        yield from (text.strip() for text in value_texts(flat.cast(pa.large_binary())))

@@ -10,7 +10,6 @@ from dpcore.spec.marks import MARK, advice_for
 from dpcore.starter.draft import Draft, Entry, plain
 
 WIDTH = 130
-LONGEST_COMMENT = 200
 _PLAIN = re.compile(r"[A-Za-z_](?:[\w./ -]*[\w.])?|\d{4}-\d\d-\d\d", re.ASCII)
 _NOT_TEXT = {"null", "true", "false", "nan", "inf"}
 _SHORT = {
@@ -41,13 +40,14 @@ _LOSE = "  # lose: 20 %   # measure which columns drop rows, for 1 % of the budg
 
 def spec_text(draft: Draft) -> str:
     """Return the text of the spec."""
+    declared = draft.description.sections
     return "\n".join(
         (
             *_heading(draft),
             _source(draft),
             "",
             *_privacy(draft),
-            *([f"blocks: {flow(draft.kept['blocks'])}", ""] if "blocks" in draft.kept else []),
+            *([f"blocks: {flow(declared['blocks'])}", ""] if "blocks" in declared else []),
             *_universe(draft),
             "",
             _workload(draft),
@@ -60,15 +60,15 @@ def spec_text(draft: Draft) -> str:
 def _workload(draft: Draft) -> str:
     usual = {"marginals": max(1, min(2, len(draft.declared)))}
     about = "the statistics to preserve: all 2-way marginals, or a list such as [[sex, age], [age, cost]]"
-    workload = draft.kept.get("workload")
+    workload = draft.description.sections.get("workload")
     return f"workload: {flow(workload)}" if workload else f"workload: {flow(usual)}   # {about}"
 
 
 def _heading(draft: Draft) -> Iterator[str]:
     path = f"{draft.dataset}.yaml"
-    yield f"# A release spec, written by `dpflow init` from {comment(draft.origin)}. {draft.charged or 'No row was read.'} Check it with: dpflow check {path}"
-    if draft.caution:
-        yield f"# CAUTION: {comment(draft.caution)}"
+    yield f"# A release spec, written by `dpflow init` from {comment(draft.origin)}. {draft.description.charged or 'No row was read.'} Check it with: dpflow check {path}"
+    if draft.description.caution:
+        yield f"# CAUTION: {comment(draft.description.caution)}"
     unit = draft.privacy.get("unit")
     shown = "UNIT" if not isinstance(unit, str) or unit == MARK else unit
     yield f"dataset: {scalar(draft.dataset)}   # the ledger account that pays; open it once with:"
@@ -188,7 +188,7 @@ def scalar(text: str) -> str:
     return quoted.rstrip("\n")
 
 
-def comment(text: str, *, limit: int = LONGEST_COMMENT) -> str:
+def comment(text: str, *, limit: int = 200) -> str:
     """Return a text as part of one comment line: without line breaks and characters that YAML does not allow, and not too long."""
     line = plain(text)
     return line if len(line) <= limit else f"{line[: limit - 3]}..."

@@ -2,21 +2,18 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-from pydantic import ConfigDict
 
 from dpcore.errors import UsageError
 from dpcore.places import fixed_registry_folder
 from dpcore.reporting.formatting import at_most
 from dpcore.spec import Declaration
-from dpcore.steward.entries import Entries, checked_name
+from dpcore.steward.entries import Entries, Entry, checked_name
 
 LONGEST_SECONDS = 366 * 86400
 
 
-@dataclass(frozen=True)
-class Approval:
+@dataclass(frozen=True, kw_only=True)
+class Approval(Entry):
     """An account's approval threshold.
 
     Attributes:
@@ -26,8 +23,6 @@ class Approval:
             a larger delta needs approval whatever its epsilon.
         within_seconds: How long a run waits for approval before it is refused.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     account: str
     above: float
@@ -42,10 +37,6 @@ class Approval:
             raise UsageError("the delta of an approval is its account's: at least 0 and below 1")
         if not 1 <= self.within_seconds <= LONGEST_SECONDS:
             raise UsageError("--within must be from a second to 366 days, such as 30m, 24h or 7d")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the approval as plain JSON values."""
-        return dict(_entries().to_json(self))
 
 
 def require_approval(account: str, *, above: float, delta: float, within_seconds: int) -> Approval:

@@ -7,7 +7,7 @@ questions themselves, so that a later change of the file changes nothing until i
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -16,7 +16,7 @@ from dpcore.places import fixed_registry_folder, registry_folder
 from dpcore.session.questions import MOST_QUERIES, Questions
 from dpcore.spec import Declaration
 from dpcore.spec.document import read_document
-from dpcore.steward.entries import Entries, checked_name
+from dpcore.steward.entries import Entries, Scheduled
 from dpcore.steward.registry import declared, registered
 from dpcore.steward.schedule import checked_schedule
 
@@ -40,45 +40,27 @@ class DashboardSpec(BaseModel):
         return str(within) if isinstance(within, int | float) and not isinstance(within, bool) else within
 
 
-@dataclass(frozen=True)
-class RegisteredDashboard:
-    """A dashboard that is run by its name.
+@dataclass(frozen=True, kw_only=True)
+class RegisteredDashboard(Scheduled):
+    """A dashboard that is run by its name, under which its answers are published.
 
     Attributes:
-        name: Its name, under which its answers are published.
         release: The registered name of the spec whose session answers.
-        account: The account that pays.
         questions: What it asks.
         session: The session's id; empty for the newest open one.
-        cron: Its schedule; None if it is not scheduled.
-        timezone: The time zone of `cron`; None if there is no `cron`.
-        registered_at: When it was registered.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    what = "dashboard"
 
-    name: str
     release: str
-    account: str
     questions: Questions
     session: str
-    cron: str | None
-    timezone: str | None
-    registered_at: datetime
-
-    def __post_init__(self) -> None:
-        checked_name(self.name, what="the name of a dashboard")
-        checked_schedule(self.cron, self.timezone)
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters of the flow `answer` for this dashboard."""
         questions = {**vars(self.questions), "queries": list(self.questions.queries)}
         return {"release": self.release, **questions, "session": self.session, "name": self.name}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry as plain JSON values."""
-        return dict(_entries().to_json(self))
 
 
 def register_dashboard(

@@ -2,19 +2,18 @@
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from dpcore.errors import DpflowError, OutputError, UsageError
 from dpcore.release.atomic_files import replacing
-from dpcore.spec.release import NAME
-
-Entry = TypeVar("Entry")
+from dpcore.spec.parts import NAME
+from dpcore.steward.schedule import checked_schedule
 
 
 def checked_name(name: str, *, what: str) -> str:
@@ -27,20 +26,65 @@ def checked_name(name: str, *, what: str) -> str:
     return name
 
 
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A decision of the steward. Its `__post_init__` validates the values, whether from a file or a call."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as plain JSON values, as in its file."""
+        plain: dict[str, Any] = TypeAdapter(type(self)).dump_python(self, mode="json")
+        return plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduled(Entry):
+    """What may be run by its name, maybe on a schedule.
+
+    Attributes:
+        name: Its name in forms, schedules and verbs.
+        account: The ledger account that pays.
+        cron: Its schedule; None if it is not scheduled.
+        timezone: The time zone of `cron`; None if there is no `cron`.
+        registered_at: When it was registered.
+    """
+
+    what: ClassVar[str]
+
+    name: str
+    account: str
+    cron: str | None
+    timezone: str | None
+    registered_at: datetime
+
+    def __post_init__(self) -> None:
+        checked_name(self.name, what=f"the name of a {self.what}")
+        checked_schedule(self.cron, self.timezone)
+
+    @property
+    def when(self) -> str:
+        """Its schedule as text; empty if it has none."""
+        return f"{self.cron} ({self.timezone})" if self.cron else ""
+
+
+EntryKind = TypeVar("EntryKind", bound=Entry)
+
+
 @dataclass(frozen=True)
-class Entries(Generic[Entry]):
+class Entries(Generic[EntryKind]):
     """The entries of one kind in a folder.
 
     Attributes:
         folder: Their folder. It is created with the first entry, and other users may read it.
         suffix: The suffix of their file names.
-        form: The dataclass of an entry. Its `__post_init__` validates the values, whether from a file or a call.
+        form: The dataclass of an entry.
         mend: The advice for a file that is not a valid entry. `{name}` stands for its name.
     """
 
     folder: Path
     suffix: str
-    form: type[Entry]
+    form: type[EntryKind]
     mend: str
 
     def names(self) -> tuple[str, ...]:
@@ -56,7 +100,7 @@ class Entries(Generic[Entry]):
         named = (file.removesuffix(self.suffix) for file in files if file.endswith(self.suffix))
         return tuple(sorted(name for name in named if re.fullmatch(NAME, name)))
 
-    def read(self, name: str) -> Entry | None:
+    def read(self, name: str) -> EntryKind | None:
         """Return the entry of a name, or None if there is none. Raise if its file is invalid."""
         if not re.fullmatch(NAME, name):
             return None
@@ -71,7 +115,7 @@ class Entries(Generic[Entry]):
         except (OSError, ValidationError, DpflowError):
             raise UsageError(f"{path} is unreadable, or not as dpflow wrote it; {self._mend(name)}") from None
 
-    def write(self, name: str, entry: Entry) -> None:
+    def write(self, name: str, entry: EntryKind) -> None:
         """Store an entry under a name, replacing the one before. After a failure the earlier entry is unchanged."""
         path = self._path(checked_name(name, what="a name here"))
         if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -93,13 +137,8 @@ class Entries(Generic[Entry]):
             raise OutputError(f"{self._path(name)} can't be removed; check the permissions of its folder") from None
         return True
 
-    def to_json(self, entry: Entry) -> Mapping[str, Any]:
-        """Return an entry as plain JSON values, as in its file."""
-        plain: Mapping[str, Any] = self._adapter.dump_python(entry, mode="json")
-        return plain
-
     @cached_property
-    def _adapter(self) -> TypeAdapter[Entry]:
+    def _adapter(self) -> TypeAdapter[EntryKind]:
         return TypeAdapter(self.form)
 
     def _path(self, name: str) -> Path:

@@ -114,8 +114,8 @@ def _spec_keeping(name: str) -> SpecKeeping:
     try:
         entry = registered(name)
         declaration = load_spec(entry.spec)
-        kept = SpecKeeping(name, entry, declaration, sources)
-        if kept.declared_source is not None:  # sources on other machines are not contacted
+        files = SpecKeeping(name, entry, declaration, sources)
+        if files.declared_source is not None:  # sources on other machines are not contacted
             sources = Source.locate(declaration.spec.source, base=declaration.path.parent).local_files
     except DpflowError:  # report what was found so far
         pass

@@ -8,60 +8,42 @@ import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
-
-from pydantic import ConfigDict
 
 from dpcore.errors import SpecError, UsageError
 from dpcore.places import fixed_registry_folder, places_of_spec, registry_folder, using
 from dpcore.spec import Declaration, load_spec
-from dpcore.steward.entries import Entries, checked_name
+from dpcore.steward.entries import Entries, Scheduled
 from dpcore.steward.schedule import checked_schedule
 
 SPEC_SUFFIXES = (".yaml", ".yml")
 
 
-@dataclass(frozen=True)
-class Registered:
+@dataclass(frozen=True, kw_only=True)
+class Registered(Scheduled):
     """A spec that may be run by its name.
 
     Attributes:
-        name: Its name in forms, schedules and `dpflow run`.
         spec: The absolute path of the spec.
         sha256: The digest of the registered spec.
-        account: The ledger account that pays.
-        cron: Its schedule; None if it is not scheduled.
-        timezone: The time zone of `cron`; None if there is no `cron`.
-        registered_at: When it was registered.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    what = "registered spec"
 
-    name: str
     spec: Path
     sha256: str
-    account: str
-    cron: str | None
-    timezone: str | None
-    registered_at: datetime
 
     def __post_init__(self) -> None:
-        checked_name(self.name, what="the name of a registered spec")
+        super().__post_init__()
         if self.name.endswith(SPEC_SUFFIXES):
             raise UsageError(f"{self.name!r} is named like a file; choose a name without {Path(self.name).suffix}")
         if not self.spec.is_absolute():
             raise UsageError(f"the path {self.spec} is not absolute; register the spec again")
-        checked_schedule(self.cron, self.timezone)
 
     @property
     def command(self) -> str:
         """The command that registers it again with the same schedule."""
         when = f' --cron "{self.cron}" --timezone {self.timezone}' if self.cron else ""
         return f"dpflow register {shlex.quote(str(self.spec))} --name {self.name}{when}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry as plain JSON values."""
-        return dict(_entries().to_json(self))
 
 
 def register(
@@ -77,33 +59,29 @@ def register(
     """
     path = Path(spec)
     with using(places_of_spec(path)):
-        return _register(path, name=name, cron=cron, timezone=timezone)
-
-
-def _register(path: Path, *, name: str | None, cron: str | None, timezone: str | None) -> Registered:
-    if path.is_symlink():
-        raise UsageError(f"{path} is a link, which may point elsewhere tomorrow; register the file itself")
-    name = path.stem if name is None else name
-    cron, timezone = checked_schedule(cron, timezone)
-    declaration = load_spec(path.parent.resolve() / path.name)
-    fixed_registry_folder()
-    entry = Registered(
-        name=name,
-        spec=declaration.path,
-        sha256=declaration.digest,
-        account=declaration.spec.dataset,
-        cron=cron,
-        timezone=timezone,
-        registered_at=datetime.now(UTC).replace(microsecond=0),
-    )
-    before = _entries().read(name)
-    if before is not None and before.spec != entry.spec:
-        raise UsageError(
-            f"{name!r} is already the name of {before.spec}; choose another with --name, "
-            f"or remove that one first: dpflow register {name} --remove"
+        if path.is_symlink():
+            raise UsageError(f"{path} is a link, which may point elsewhere tomorrow; register the file itself")
+        name = path.stem if name is None else name
+        cron, timezone = checked_schedule(cron, timezone)
+        declaration = load_spec(path.parent.resolve() / path.name)
+        fixed_registry_folder()
+        entry = Registered(
+            name=name,
+            spec=declaration.path,
+            sha256=declaration.digest,
+            account=declaration.spec.dataset,
+            cron=cron,
+            timezone=timezone,
+            registered_at=datetime.now(UTC).replace(microsecond=0),
         )
-    _entries().write(name, entry)
-    return entry
+        before = _entries().read(name)
+        if before is not None and before.spec != entry.spec:
+            raise UsageError(
+                f"{name!r} is already the name of {before.spec}; choose another with --name, "
+                f"or remove that one first: dpflow register {name} --remove"
+            )
+        _entries().write(name, entry)
+        return entry
 
 
 def unregister(name: str) -> None:
@@ -174,8 +152,8 @@ def _as_registered(entry: Registered) -> Declaration:
 
 def _unknown(name: str) -> UsageError:
     names = ", ".join(registered_names())
-    known = f"registered specs: {names}" if names else "none is registered yet"
-    return UsageError(f"no spec is registered as {name[:100]!r}; {known}; register one with `dpflow register SPEC`")
+    advice = f"registered specs: {names}" if names else "none is registered yet"
+    return UsageError(f"no spec is registered as {name[:100]!r}; {advice}; register one with `dpflow register SPEC`")
 
 
 def _entries() -> Entries[Registered]:

@@ -11,7 +11,7 @@ from dpcore.ledger import EventKind, Ledger, open_ledger
 from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.places import current_places, working_folder
 from dpcore.release.dataset_folder import LATEST
-from dpcore.release.integrity import MANIFEST, one_line, read_manifest, readable, refuse_store_error
+from dpcore.release.integrity import MALFORMED, MANIFEST, one_line, read_manifest, readable, refuse_store_error
 from dpcore.release.listing import pointed
 from dpcore.release.manifest import manifest_in
 from dpcore.release.withdrawal import Notice, read_notice, withdraw
@@ -36,8 +36,8 @@ def dataset_folder(name: str) -> AnyPath:
     """
     path = any_path(name)
     with readable():
-        found = path.is_dir()
-    if found:
+        is_folder = path.is_dir()
+    if is_folder:
         return path.parent if (path / MANIFEST).exists() and not (path / LATEST).exists() else path
     if isinstance(path, ObjectPath):
         raise UsageError(
@@ -90,13 +90,13 @@ def latest(name: str) -> AnyPath:
         UsageError: If there is none, or it is damaged.
     """
     folder = dataset_folder(name)
-    found = pointed(folder)
-    if found is None:
+    newest = pointed(folder)
+    if newest is None:
         raise UsageError(f"{one_line(folder)} holds no release yet; make one with: dpflow run SPEC")
-    if notice := read_notice(folder / found):
+    if notice := read_notice(folder / newest):
         raise UsageError(f"{notice.sentence}; there is no other release, so make a new one with: dpflow run SPEC")
-    manifest_in(folder / found)  # raises if it is damaged
-    return folder / found
+    manifest_in(folder / newest)  # raises if it is damaged
+    return folder / newest
 
 
 def withdraw_release(place: str, *, reason: str) -> tuple[Notice, AnyPath, bool]:
@@ -138,11 +138,11 @@ def _warn_of_later(ledger: Ledger, run: str) -> None:
             "warning: run %s starts from this release and cannot go on without it; start a new run instead", waiting
         )
     gone = ledger.withdrawals(account)
-    for each, direct in going_back_to(run, ledger.runs(account)):
-        if each.release is not None and each.id not in gone:
+    for later, direct in going_back_to(run, ledger.runs(account)):
+        if later.release is not None and later.id not in gone:
             progress.warning(
                 "warning: release %s %s this one, so what this one says may be found there, too",
-                each.release,
+                later.release,
                 "has started from" if direct else "goes back to",
             )
 
@@ -162,7 +162,7 @@ def _release_of(ledger: Ledger, place: str) -> tuple[str, AnyPath]:
         written = read_manifest(path / MANIFEST)
         privacy = json.loads(written)["privacy"]
         run, owner = str(privacy["run"]), str(privacy["ledger"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, *MALFORMED) as error:
         refuse_store_error(path, error)
         raise UsageError(f"{MANIFEST} of {one_line(path)} cannot be read; restore it from a backup first") from None
     if owner != ledger.identity():
@@ -179,12 +179,12 @@ def _release_of(ledger: Ledger, place: str) -> tuple[str, AnyPath]:
 
 def _by_name(ledger: Ledger, name: str) -> tuple[str, AnyPath]:
     """Find a release by its name, for example because its folder was removed by hand."""
-    found = None
+    release = None
     for event in ledger.history(None):
         if event.kind in {EventKind.SETTLED, EventKind.REPUBLISHED} and event.details.get("release") == name:
-            found = str(event.run or event.details["run"]), any_path(str(event.details["manifest"])).parent
-    if found is None:
+            release = str(event.run or event.details["run"]), any_path(str(event.details["manifest"])).parent
+    if release is None:
         raise UsageError(
             f"there is no release at {one_line(name)}, and none of this name in the ledger; see: dpflow releases DATASET"
         )
-    return found
+    return release

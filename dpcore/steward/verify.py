@@ -19,6 +19,7 @@ from dpcore.object_store import AnyPath, ObjectPath, any_path, below, is_below, 
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.folder_problems import RecordedFolder, walk_releases
 from dpcore.release.integrity import (
+    MALFORMED,
     MANIFEST,
     access_errors,
     is_folder,
@@ -58,30 +59,36 @@ def verify_ledger(
         raise UsageError("a head is 64 hexadecimal digits in lower case; copy it from a manifest's ledger_head")
     with access_errors(), open_ledger() as ledger:
         recorded = tuple(_recorded(ledger))
-        there = sorted({each.path for each in recorded if is_there(each.path)}, key=str)
+        there = sorted({record.path for record in recorded if is_there(record.path)}, key=str)
         # A ledger restored from a backup does not know its later releases. They lie beside the ones it knows.
-        beside = sorted({each.beside for each in recorded if is_folder(each.beside)}, key=str)
+        beside = sorted({record.beside for record in recorded if is_folder(record.beside)}, key=str)
         nearby = {folder: tuple(_found_beside(folder)) for folder in beside}
-        found = [*_found([*releases, *complete]), *chain.from_iterable(nearby.values()), *there]
-        read = {path: _read(path, identity=ledger.identity()) for path in dict.fromkeys(found)}
+        paths = dict.fromkeys([*_found([*releases, *complete]), *chain.from_iterable(nearby.values()), *there])
+        read = {path: _read(path, identity=ledger.identity()) for path in paths}
         manifests = [manifest for manifest in read.values() if manifest is not None]
         heads = {one_line(manifest.path): manifest.head for manifest in manifests}
         verified = verify(ledger, price=_price, heads=heads, expected_head=expected_head)
-        _require_in_place(recorded, read)
-        runs = {manifest.run: _require_agreement(ledger, manifest) for manifest in manifests}
-        # Read the records again, after the states of the runs: a run that was settled meanwhile has its record by now.
-        files, withdrawn = _require_published(ledger, manifests, runs, recorded=tuple(_recorded(ledger)))
-        foreign = {
-            folder: sorted((path for path in set(paths) if read[path] is None), key=str)
-            for folder, paths in nearby.items()
-        }
-        _require_releases_only(ledger, recorded, read=read, foreign=foreign)
-    absent = _absent(recorded, runs=runs, complete=complete)
-    others = len(read) - len(manifests)
-    first = tuple(
-        (f"{one_line(each.folder.parent.name)}/{one_line(each.folder.name)}", each.run) for each in absent[:NAMED]
+        for damage in chain(
+            _displaced(recorded, read),
+            _contradictions(ledger, manifests),
+            _changes(ledger, manifests),
+            _misplaced(ledger, recorded, read=read, nearby=nearby),
+        ):
+            raise LedgerDamaged(damage)
+        gone = _withdrawals(ledger, manifests)
+    absent = _absent(recorded, runs={manifest.run for manifest in manifests}, complete=complete)
+    withdrawn = sum(manifest.run in gone for manifest in manifests)
+    return replace(
+        verified,
+        others=len(read) - len(manifests),
+        files=sum(2 if manifest.run in gone else manifest.files for manifest in manifests),
+        absent=len(absent),
+        withdrawn=withdrawn,
+        first_absent=tuple(
+            (f"{one_line(record.folder.parent.name)}/{one_line(record.folder.name)}", record.run)
+            for record in absent[:NAMED]
+        ),
     )
-    return replace(verified, others=others, files=files, absent=len(absent), withdrawn=withdrawn, first_absent=first)
 
 
 @dataclass(frozen=True)
@@ -130,7 +137,7 @@ def _recorded(ledger: Ledger) -> Iterator[_Recorded]:
                 body = json.loads(event.body)
                 path, run = any_path(body["manifest"]), str(event.run or body["run"])
                 yield _Recorded(run, without_links(path), str(body["manifest_sha256"]), path.parent)
-            except (KeyError, TypeError, ValueError, OSError, RecursionError):
+            except (OSError, *MALFORMED):
                 continue
 
 
@@ -189,7 +196,7 @@ def _read(path: AnyPath, *, identity: str) -> _Manifest | None:
         readable = readable and is_sha256(privacy["ledger"])
     except PermissionError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, *MALFORMED) as error:
         raise_store_error(path, error)
         readable = False
     if not readable:
@@ -197,45 +204,71 @@ def _read(path: AnyPath, *, identity: str) -> _Manifest | None:
     return manifest if privacy["ledger"] == identity else None
 
 
-def _require_in_place(recorded: Iterable[_Recorded], read: Mapping[AnyPath, _Manifest | None]) -> None:
-    """Raise if a recorded place holds something other than its run's release, whatever copies exist elsewhere."""
-    for each in recorded:
-        if each.path in read:
-            if (manifest := read[each.path]) is None:
-                raise _release_changed(each.folder, f"{MANIFEST} names another ledger than the one that recorded it")
-            if manifest.run != each.run:
-                raise _release_changed(
-                    each.folder, f"{one_line(each.path)} is not of run '{each.run}', which recorded it"
+def _displaced(recorded: Iterable[_Recorded], read: Mapping[AnyPath, _Manifest | None]) -> Iterator[str]:
+    """Yield recorded places that hold something other than their run's release, whatever copies exist elsewhere."""
+    for record in recorded:
+        if record.path in read:
+            if (manifest := read[record.path]) is None:
+                yield _changed(record.folder, f"{MANIFEST} names another ledger than the one that recorded it")
+            elif manifest.run != record.run:
+                yield _changed(
+                    record.folder, f"{one_line(record.path)} is not of run '{record.run}', which recorded it"
                 )
-        elif (is_there(each.folder) or is_there(each.path.parent)) and not is_there(each.path):
-            require_permitted(each.path)
-            leads = is_there(each.path.parent)
-            raise _release_changed(each.folder, f"{MANIFEST} is missing" if leads else "it is a broken link")
+        elif (is_there(record.folder) or is_there(record.path.parent)) and not is_there(record.path):
+            require_permitted(record.path)
+            yield _changed(
+                record.folder, f"{MANIFEST} is missing" if is_there(record.path.parent) else "it is a broken link"
+            )
 
 
-def _require_published(
-    ledger: Ledger, manifests: Sequence[_Manifest], runs: Mapping[str, Run], *, recorded: Iterable[_Recorded]
-) -> tuple[int, int]:
-    """Raise if a release was not published by its run, or any byte of it has changed, or it was withdrawn without a record.
+def _contradictions(ledger: Ledger, manifests: Iterable[_Manifest]) -> Iterator[str]:
+    """Yield manifests that contradict the ledger."""
+    for manifest in manifests:
+        try:
+            run = ledger.run(manifest.run)
+        except UsageError:
+            problem: str | None = "is of a run that the ledger does not know"
+        else:
+            foreign = manifest.account != run.account
+            problem = (
+                "names another account than its run"
+                if foreign
+                else _misstated(manifest.privacy, run=run, ledger=ledger)
+            )
+        if problem:
+            yield f"the manifest {one_line(manifest.path)} {problem}; restore the release, or check DPFLOW_LEDGER_URL"
 
-    Returns:
-        The number of files compared, and the number of releases that were withdrawn.
+
+def _changes(ledger: Ledger, manifests: Sequence[_Manifest]) -> Iterator[str]:
+    """Yield releases that their runs have not published, or of which any byte has changed, or that were withdrawn without a record.
+
+    A run records its manifest when it is settled. Until then, an open run may have published without a record, and its files
+    are compared only with their manifest.
     """
-    files, withdrawn, published = 0, 0, defaultdict[str, set[str]](set)
-    for each in recorded:
-        published[each.run].add(each.sha256)
+    runs = {manifest.run: ledger.run(manifest.run) for manifest in manifests}
+    published = defaultdict[str, set[str]](set)
+    for record in _recorded(
+        ledger
+    ):  # after the states of the runs: a run that was settled meanwhile has its record by now
+        published[record.run].add(record.sha256)
     withdrawals = _withdrawals(ledger, manifests)
     for manifest in manifests:
-        _require_recorded(manifest, runs[manifest.run], published[manifest.run])
-        problem = next(problems(manifest.path.parent, withdrawn=withdrawals.get(manifest.run)), None)
-        if problem and manifest.run not in withdrawals:
+        release, run, hashes = manifest.path.parent, runs[manifest.run], published[manifest.run]
+        if run.state is not RunState.OPEN and manifest.sha256 not in hashes and run.release and hashes:
+            yield _changed(release, f"{MANIFEST} is not what run '{run.id}' published")
+        elif run.state is not RunState.OPEN and not (run.release and hashes):
+            refunded = run.state is RunState.REFUNDED
+            ended = "refunded before it measured anything" if refunded else "settled without a release"
+            yield (
+                f"the release {one_line(release)} has no record: its run '{run.id}' was {ended}; "
+                "find out where it came from, and move it away from the releases"
+            )
+        problem = next(problems(release, withdrawn=withdrawals.get(run.id)), None)
+        if problem and run.id not in withdrawals:
             withdrawals = _withdrawals(ledger, manifests)  # it may have been withdrawn meanwhile
-            problem = next(problems(manifest.path.parent, withdrawn=withdrawals.get(manifest.run)), None)
+            problem = next(problems(release, withdrawn=withdrawals.get(run.id)), None)
         if problem:
-            raise _release_changed(manifest.path.parent, problem.sentence, withdrawn=manifest.run in withdrawals)
-        withdrawn += manifest.run in withdrawals
-        files += 2 if manifest.run in withdrawals else manifest.files
-    return files, withdrawn
+            yield _changed(release, problem.sentence, withdrawn=run.id in withdrawals)
 
 
 def _withdrawals(ledger: Ledger, manifests: Sequence[_Manifest]) -> dict[str, Notice]:
@@ -245,50 +278,33 @@ def _withdrawals(ledger: Ledger, manifests: Sequence[_Manifest]) -> dict[str, No
     return {run: notice_of(event, ledger=identity) for run, event in events.items()}
 
 
-def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) -> None:
-    """Raise if a run has not recorded this manifest.
-
-    A run records its manifest when it is settled. Until then, an open run may have published without a record, and its files
-    are compared only with their manifest.
-    """
-    if run.state is RunState.OPEN or (run.state is RunState.SETTLED and run.release and manifest.sha256 in hashes):
-        return
-    release = manifest.path.parent
-    if run.state is RunState.SETTLED and run.release and hashes:
-        raise _release_changed(release, f"{MANIFEST} is not what run '{run.id}' published")
-    ended = "refunded before it measured anything" if run.state is RunState.REFUNDED else "settled without a release"
-    raise LedgerDamaged(
-        f"the release {one_line(release)} has no record: its run '{run.id}' was {ended}; "
-        "find out where it came from, and move it away from the releases"
-    )
-
-
-def _require_releases_only(
+def _misplaced(
     ledger: Ledger,
     recorded: Sequence[_Recorded],
     *,
-    read: Iterable[AnyPath],
-    foreign: Mapping[AnyPath, Sequence[AnyPath]],
-) -> None:
-    """Raise if a folder of releases has a problem beside those of its releases.
+    read: Mapping[AnyPath, _Manifest | None],
+    nearby: Mapping[AnyPath, Collection[AnyPath]],
+) -> Iterator[str]:
+    """Yield the problems of folders of releases beside those of their releases.
 
     Args:
         ledger: The ledger.
         recorded: Its releases on record.
-        read: The manifests that were read.
-        foreign: For each folder in which its releases were published, the manifests in and below it, at any depth, that name another ledger.
+        read: The manifests that were read; None for those that name another ledger.
+        nearby: For each folder in which its releases were published, the manifests in and below it, at any depth.
     """
-    for folder, manifests in foreign.items():
+    for folder, paths in nearby.items():
         runs = {release.folder.name: release.run for release in recorded if release.beside == folder}
-        place, known = RecordedFolder(ledger, folder, runs), set(read)
-        shown = [_shown_below(folder, path) for path in manifests]
-        while problem := next(place.problems(manifests=known, foreign=shown), None):
-            if not (published_since := set(_found_beside(folder)) - known):
-                raise LedgerDamaged(
+        place, seen = RecordedFolder(ledger, folder, runs), set(read)
+        foreign = [_shown_below(folder, path) for path in sorted(set(paths), key=str) if read[path] is None]
+        while problem := next(place.problems(manifests=seen, foreign=foreign), None):
+            if not (published_since := set(_found_beside(folder)) - seen):
+                yield (
                     f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
                     "run write the missing files again with --resume RUN"
                 )
-            known |= published_since
+                break
+            seen |= published_since
 
 
 def _shown_below(folder: AnyPath, manifest: AnyPath) -> str:
@@ -300,41 +316,24 @@ def _shown_below(folder: AnyPath, manifest: AnyPath) -> str:
     return next(links, str(release))
 
 
-def _release_changed(release: AnyPath, problem: str, *, withdrawn: bool = False) -> LedgerDamaged:
+def _changed(release: AnyPath, problem: str, *, withdrawn: bool = False) -> str:
     then = "" if withdrawn else "; restore the release from a backup"  # the problem of a withdrawn one says what to do
-    return LedgerDamaged(f"the release {one_line(release)} was changed: {problem}{then}")
+    return f"the release {one_line(release)} was changed: {problem}{then}"
 
 
 def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: Sequence[AnyPath]) -> list[_Recorded]:
     """Return the releases that were not found, oldest first. Raise if one of them was published below `complete`."""
-    absent = list({each.run: each for each in recorded if each.run not in runs}.values())  # the last record of each run
+    absent = list(
+        {record.run: record for record in recorded if record.run not in runs}.values()
+    )  # the last record of each run
     whole = [place.resolve() if isinstance(place, Path) else place for place in complete]
-    for each in absent:
-        if any(is_below(place, each.path) for place in whole):
+    for record in absent:
+        if any(is_below(place, record.path) for place in whole):
             raise LedgerDamaged(
-                f"the release {one_line(each.path.parent)} of run '{each.run}' is missing; restore it from a backup, "
+                f"the release {one_line(record.path.parent)} of run '{record.run}' is missing; restore it from a backup, "
                 "or name the folder that it was moved to with --releases"
             )
     return absent
-
-
-def _require_agreement(ledger: Ledger, manifest: _Manifest) -> Run:
-    """Return the run of a manifest. Raise if the manifest contradicts the ledger."""
-    problem: str | None
-    try:
-        run = ledger.run(manifest.run)
-    except UsageError:
-        problem = "is of a run that the ledger does not know"
-    else:
-        if manifest.account != run.account:
-            problem = "names another account than its run"
-        else:
-            problem = _misstated(manifest.privacy, run=run, ledger=ledger)
-    if problem:
-        raise LedgerDamaged(
-            f"the manifest {one_line(manifest.path)} {problem}; restore the release, or check DPFLOW_LEDGER_URL"
-        )
-    return run
 
 
 def _misstated(privacy: Mapping[str, Any], *, run: Run, ledger: Ledger) -> str | None:
@@ -357,7 +356,7 @@ def _misstated(privacy: Mapping[str, Any], *, run: Run, ledger: Ledger) -> str |
 
 def _made_otherwise(privacy: Mapping[str, Any], *, run: Run, ledger: Ledger) -> str | None:
     """Return how the runs that a manifest lists contradict the claims in the ledger, or None."""
-    runs = {each.id: each for each in ledger.runs(run.account)}
+    runs = {reserved.id: reserved for reserved in ledger.runs(run.account)}
     for part in made_from(run, runs):
         if any(needed not in runs for needed in needed_for(part.claim, runs)):
             return "is made from a run that the ledger does not have"

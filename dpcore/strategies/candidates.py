@@ -11,7 +11,6 @@ from dpcore.curator.curator import Offer
 from dpcore.marginals.workload import Axes
 from dpcore.models import FactoredModel
 
-STALE_ROUNDS = 8  # a candidate is re-evaluated after this many rounds, whatever was measured
 MOST_SETS = 1_000  # with more sets, only the smallest ones are candidates from the start
 
 
@@ -31,7 +30,7 @@ class Candidates:
     weight is dropped, because the larger one includes it. No set is offered again before all others were measured as often.
 
     Evaluating all candidates in every round would take most of the time. A candidate is re-evaluated if it shares two columns with a later
-    measurement, which is where the model has changed most, and otherwise every few rounds. A stale expectation is safe: scores may compare
+    measurement, which is where the model has changed most, and otherwise every eighth round. A stale expectation is safe: scores may compare
     the truth with any public expectation. If there are very many sets, only the smallest ones (usually pairs) are candidates at first. A
     larger set becomes a candidate when a subset with one column less was measured. So the number of candidates grows with the square of the
     columns, not with their cube.
@@ -67,13 +66,17 @@ class Candidates:
         """
         early = [self._candidates[columns] for columns in first if not self._measured[columns]]
         for candidates in (early, list(self._candidates.values())):
-            for one in candidates:
-                if self._is_due(one, number, room):
-                    self._look(one, number, most_cells=most_cells, room=room)
-            offered = [one for one in candidates if one.offer is not None]
+            for candidate in candidates:
+                if self._is_due(candidate, number, room):
+                    self._look(candidate, number, most_cells=most_cells, room=room)
+            offered = [candidate for candidate in candidates if candidate.offer is not None]
             if offered:
-                fewest = min(self._measured[one.columns] for one in offered)
-                fresh = [one.offer for one in offered if one.offer and self._measured[one.columns] == fewest]
+                fewest = min(self._measured[candidate.columns] for candidate in offered)
+                fresh = [
+                    candidate.offer
+                    for candidate in offered
+                    if candidate.offer and self._measured[candidate.columns] == fewest
+                ]
                 return [
                     replace(offer, tolerated=int(tolerated * offer.expected.size))
                     for offer in _largest(self._model, fresh)
@@ -87,21 +90,21 @@ class Candidates:
         self._measured[columns] += 1
         for larger in self._waiting.pop(columns, ()):
             self._candidates.setdefault(larger, _Candidate(larger, self._ladder(larger)))
-        for one in self._candidates.values():
-            if len(set(columns).intersection(one.columns)) > 1:
-                one.looked = None
+        for candidate in self._candidates.values():
+            if len(set(columns).intersection(candidate.columns)) > 1:
+                candidate.looked = None
 
-    def _is_due(self, one: _Candidate, number: int, room: int) -> bool:
-        stale = one.looked is None or number - one.looked >= STALE_ROUNDS
-        return stale or (one.offer is not None and self._model.cells_with(one.offer.axes) > room)
+    def _is_due(self, candidate: _Candidate, number: int, room: int) -> bool:
+        stale = candidate.looked is None or number - candidate.looked >= 8
+        return stale or (candidate.offer is not None and self._model.cells_with(candidate.offer.axes) > room)
 
-    def _look(self, one: _Candidate, number: int, *, most_cells: float, room: int) -> None:
-        one.looked = number
-        one.offer = None
+    def _look(self, candidate: _Candidate, number: int, *, most_cells: float, room: int) -> None:
+        candidate.looked = number
+        candidate.offer = None
         model = self._model
-        for axes in one.versions:
+        for axes in candidate.versions:
             if model.resolutions.cells(axes) <= most_cells and model.cells_with(axes) <= room:
-                one.offer = self._offer(axes, one.columns)
+                candidate.offer = self._offer(axes, candidate.columns)
                 return
 
     def _ladder(self, columns: Axes) -> list[Axes]:
@@ -136,5 +139,5 @@ def _largest(model: FactoredModel, offers: Sequence[Offer]) -> list[Offer]:
     return [
         offer
         for offer, scope, own in zip(offers, scopes, columns, strict=True)
-        if not any(scope & ~scopes[other] == 0 and offers[other].weight >= offer.weight for other in around[own])
+        if not any(scope & ~scopes[larger] == 0 and offers[larger].weight >= offer.weight for larger in around[own])
     ]

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpcore.curator.curator import Curator
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.models import Evidence
-from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.fitting import Transcript
 
 SUFFIX = "/earlier"
@@ -45,30 +43,23 @@ class Earlier:
     ) -> "Earlier":
         """Return the measurements of an earlier release as evidence for a later one."""
         first, later = (
-            tuple(replace(each, step=f"{each.step}{SUFFIX}") for each in part)
+            tuple(replace(measurement, step=f"{measurement.step}{SUFFIX}") for measurement in part)
             for part in (measured.first, measured.later)
         )
         return cls(resolutions, Transcript(first, later), rows_per_unit, weighted)
 
     def coarser(self) -> Iterator[tuple[int, Groups]]:
         """Yield the coarser versions in the order of their axes, each as its column and the group of every cell."""
-        known = self.resolutions
-        for axis in range(known.columns, len(known.shape)):
-            column = known.column(axis)
-            yield column, known.groups(column, axis)
-
-    def take_over(self, resolutions: Resolutions, curator: Curator) -> None:
-        """Add the same coarser versions, so that the axes of both mean the same."""
-        for column, groups in self.coarser():
-            resolutions.coarsen(column, groups)
-            curator.coarsen(column, groups)
+        of = self.resolutions
+        for axis in range(of.columns, len(of.shape)):
+            yield of.column(axis), of.groups(of.column(axis), axis)
 
     def _has_as_many_rows(self, own: Sequence[Measurement]) -> bool:
         """Return whether the noisy totals could be the same. The rows of a unit are chosen at random, but their number is not."""
         if not own or not self.transcript.first or (self.weighted and self.rows_per_unit):
             return True
-        one, other = (_total(each) for each in (own, self.transcript.first))
-        return (one[0] - other[0]) ** 2 <= TOTAL_DEVIATIONS**2 * (one[1] + other[1])
+        (now, variance), (before, earlier_variance) = _total(own), _total(self.transcript.first)
+        return (now - before) ** 2 <= TOTAL_DEVIATIONS**2 * (variance + earlier_variance)
 
     def agrees_with(self, own: Sequence[Measurement]) -> bool:
         """Return whether new measurements of the columns could be of the same table. This looks at noisy counts only.
@@ -76,20 +67,16 @@ class Earlier:
         The squares of the differences, divided by their variances, follow a chi-squared distribution if the table is the same. Its cube
         root is nearly normal (Wilson and Hilferty 1931). Laplace noise has longer tails, for which the limit has room.
         """
-        before, now = Evidence(), Evidence()
-        for each in self.transcript.first:
-            before.add(each)
-        for each in own:
-            now.add(each)
-        known, square, cells = dict(before), 0.0, 0
         if not self._has_as_many_rows(own):
             return False
-        for axes, found in now:
-            if axes in known and len(axes) == 1:
-                rows = (np.abs(found.counts) + np.abs(known[axes].counts)) / 2
-                variances = found.variance + known[axes].variance + 2 * self.rows_per_unit * rows
-                square += float(((found.counts - known[axes].counts) ** 2 / variances).sum())
-                cells += found.counts.size
+        earlier, square, cells = dict(Evidence.of(self.transcript.first)), 0.0, 0
+        for axes, now in Evidence.of(own):
+            if axes in earlier and len(axes) == 1:
+                before = earlier[axes]
+                rows = (np.abs(now.counts) + np.abs(before.counts)) / 2
+                variances = now.variance + before.variance + 2 * self.rows_per_unit * rows
+                square += float(((now.counts - before.counts) ** 2 / variances).sum())
+                cells += now.counts.size
         if not cells:
             return True
         limit = cells * (1 - 2 / (9 * cells) + DEVIATIONS * math.sqrt(2 / (9 * cells))) ** 3
@@ -98,6 +85,6 @@ class Earlier:
 
 def _total(measurements: Sequence[Measurement]) -> tuple[float, float]:
     """Return the number of rows by several measurements, weighted by their precision, and its variance."""
-    precisions = [1 / (max(each.noise, LEAST_NOISE) ** 2 * each.values.size) for each in measurements]
-    sums = [float(each.values.sum()) for each in measurements]
+    precisions = [1 / (measured.variance * measured.values.size) for measured in measurements]
+    sums = [float(measured.values.sum()) for measured in measurements]
     return float(np.average(sums, weights=precisions)), 1 / sum(precisions)

@@ -64,7 +64,7 @@ def spread_weights(counts: Counts, values: Sequence[float]) -> Counts:
 
 
 def _held(counts: Counts, groups: Groups) -> Counts:
-    held = np.zeros(groups.max() + 1, dtype=np.int64)
+    held = np.zeros(groups.max() + 1, dtype=np.int64)  # `bincount` would add floats
     np.add.at(held, groups, counts)
     return held
 

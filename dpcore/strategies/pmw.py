@@ -8,9 +8,9 @@ import numpy as np
 from dpcore.curator.curator import Curator, Offer
 from dpcore.errors import SpecError
 from dpcore.marginals.measurements import Measurement, Selection
-from dpcore.marginals.workload import Workload
+from dpcore.marginals.workload import Axes, Workload
 from dpcore.marginals.zeros import NO_ZEROS, Zeros
-from dpcore.models import DenseModel
+from dpcore.models import DenseModel, Weights
 from dpcore.models.fitting import SignedSteps, counted_total
 from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, step_name
 
@@ -29,6 +29,7 @@ class Pmw(Strategy):
     Reference: Hardt and Rothblum 2010; Hardt, Ligett and McSherry 2012.
     """
 
+    single_counts = True
     model: DenseModel
 
     def __init__(
@@ -45,6 +46,7 @@ class Pmw(Strategy):
         self.model = DenseModel(shape, total=1.0, zeros=zeros)
         self._workload = workload
         self._rounds = rounds
+        self._functions: dict[Axes, Weights] = {}
 
     @property
     def rounds(self) -> int:
@@ -100,7 +102,7 @@ class Pmw(Strategy):
         """Finish if the noisy error is within 2 alpha; otherwise move the query's cells against its sign."""
         del number  # the update is the same in every round
         self.measurements.append(measurement)
-        self.finished = not self._steps.take(self.model, measurement)
+        self.finished = not self._steps.take(self.model, self._functions, measurement)
 
     def conclude(self) -> None:
         """Keep the model of the last round."""

@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from dpcore.curator.curator import Curator
-from dpcore.errors import TableChanged
 from dpcore.marginals.measurements import ONE_WAY, Measurement, Selection
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
@@ -47,7 +47,7 @@ class Outline:
 
 
 @dataclass(frozen=True)
-class Given:
+class EarlyCounts:
     """Noisy counts of columns that were measured before the strategy begins, and that it need not buy.
 
     Attributes:
@@ -63,7 +63,7 @@ NoiseOf = Callable[[Fraction], float]
 """The standard deviation of the noise that a share of the whole budget buys for a marginal."""
 
 
-NOTHING = Given({})
+NOTHING = EarlyCounts({})
 
 
 class Strategy(ABC):
@@ -73,6 +73,8 @@ class Strategy(ABC):
     choice depends on the spec and on earlier noisy answers only, so a resumed run repeats the steps of its transcript.
     """
 
+    single_counts: ClassVar[bool] = False
+    """Whether it measures single counts, never whole marginals."""
     model: Model
     prior: PublicRows | None = None
     """A public table that `begin` may start the weights from. Set it before."""
@@ -83,8 +85,8 @@ class Strategy(ABC):
     earlier: Earlier | None = None
     """What an earlier release of the same table has measured. Set it before `begin`, which raises if new counts contradict it."""
 
-    def __init__(self, shape: Sequence[int], *, given: Given = NOTHING) -> None:
-        self._given = given
+    def __init__(self, shape: Sequence[int], *, early_counts: EarlyCounts = NOTHING) -> None:
+        self._early_counts = early_counts
         self.resolutions = Resolutions(shape)
         self.measurements: list[Measurement] = []
         self.finished = False
@@ -127,11 +129,6 @@ class Strategy(ABC):
     @abstractmethod
     def conclude(self) -> None:
         """Build the released model after the last measurement."""
-
-    def _check_earlier(self) -> None:
-        """Raise if the earlier measurements cannot be of the same table as the columns that were measured so far."""
-        if self.earlier is not None and not self.earlier.agrees_with(self.measurements):
-            raise TableChanged("noisy counts of the columns contradict the earlier ones")
 
     @property
     def total(self) -> float:

@@ -8,17 +8,23 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 
+from dpcore.marginals.measurements import LEAST_NOISE
 from dpcore.marginals.workload import Axes
-from dpcore.models.evidence import LEAST_NOISE
 
 ABSOLUTE = math.sqrt(2 / math.pi)  # the mean absolute value of noise of standard deviation 1
+ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
 # Chosen on the tables of benchmarks/never_less.py and on Adult with seven columns, see docs/decisions/0006.
 TOLERABLE = 1.15  # larger marginals are measured only if they make smaller ones at most this many times as noisy
 ORDER_WITHOUT_PARTS = 3  # marginals of more columns are measured only together with their parts
 FEWER_CELLS = 4  # and only if they have this many times fewer cells than others may have
 MANY = 3  # smaller ones too are measured with their parts, unless each part lies within this many of them
+
+
+def worth_cells(rows: float, noise: float) -> float:
+    """Return the most cells of a marginal that is worth measuring with this noise."""
+    return ROOM * rows / (ABSOLUTE * max(noise, LEAST_NOISE))
 
 
 @dataclass(frozen=True)
@@ -30,18 +36,16 @@ class Budget:
         alone: The noise of one marginal that got all of the rounds' budget.
         power: The noise grows with this power of the number of rounds: 1/2 for Gaussian noise, 1 for Laplace noise.
         most: The most rounds.
-        room: A marginal is worth measuring while its expected noise in all cells is below this many times the rows.
     """
 
     rows: float
     alone: float
     power: float
     most: int
-    room: float
 
     def most_cells(self, rounds: int) -> float:
         """Return the most cells of a marginal that is worth its noise, if so many are measured."""
-        return self.room * self.rows / (ABSOLUTE * max(self.alone * math.pow(rounds, self.power), LEAST_NOISE))
+        return worth_cells(self.rows, self.alone * math.pow(rounds, self.power))
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def choose(sets: Iterable[Axes], shape: Sequence[int], *, weights: Mapping[Axes,
     by_order: defaultdict[int, list[Axes]] = defaultdict(list)
     for axes in sets:
         by_order[len(axes)].append(axes)
-    cells = {axes: math.prod(map(shape.__getitem__, axes)) for each in by_order.values() for axes in each}
+    cells = {axes: math.prod(map(shape.__getitem__, axes)) for axes in chain.from_iterable(by_order.values())}
     chosen: tuple[Axes, ...] = ()
     worth: frozenset[Axes] = frozenset()
     candidates: list[Axes] = []
@@ -84,7 +88,7 @@ def choose(sets: Iterable[Axes], shape: Sequence[int], *, weights: Mapping[Axes,
         larger = _largest(fitting, weights)
         both = tuple(dict.fromkeys([*chosen, *larger]))
         tried = (larger, both) if order <= ORDER_WITHOUT_PARTS and _within_many(chosen, larger) else (both,)
-        better = next((each for each in tried if _noise_ratio(each, chosen, cells, budget) <= TOLERABLE), None)
+        better = next((option for option in tried if _noise_ratio(option, chosen, cells, budget) <= TOLERABLE), None)
         if better is None:
             break
         chosen, worth = better, frozenset(fitting)
@@ -126,30 +130,29 @@ def _within_many(sets: Iterable[Axes], larger: Sequence[Axes]) -> bool:
     (True, False)
     """
     around = Counter(part for axes in larger for part in combinations(axes, len(axes) - 1))
-    kept = set(larger)
-    return all(axes in kept or around[axes] >= MANY for axes in sets)
+    among_larger = set(larger)
+    return all(axes in among_larger or around[axes] >= MANY for axes in sets)
 
 
 def _noise_ratio(sets: Sequence[Axes], before: Sequence[Axes], cells: Mapping[Axes, int], budget: Budget) -> float:
     """Return how many times as much noise the marginals of `before` get on average, if `sets` are measured instead of them."""
     if not before:
         return 0.0
-    new, old = (_noise(each, before, cells, budget) for each in (sets, before))
-    return sum(new) / sum(old)
+    return _noise(sets, before, cells, budget) / _noise(before, before, cells, budget)
 
 
-def _noise(sets: Sequence[Axes], wanted: Sequence[Axes], cells: Mapping[Axes, int], budget: Budget) -> list[float]:
-    """Return the expected noise of each wanted marginal in all its cells, up to a factor, from the measured marginals that contain it."""
-    precision: dict[Axes, float] = dict.fromkeys(wanted, 0.0)
-    orders = {len(axes) for axes in wanted}
-    for axes in sets:
+def _noise(measured: Sequence[Axes], asked: Sequence[Axes], cells: Mapping[Axes, int], budget: Budget) -> float:
+    """Return the sum of the expected noise of the asked marginals in all their cells, up to a factor, from the measured ones that contain them."""
+    precisions: dict[Axes, float] = dict.fromkeys(asked, 0.0)
+    orders = {len(axes) for axes in asked}
+    for axes in measured:
         for order in orders:
             for part in combinations(axes, order):
-                if part in precision:
-                    precision[part] += cells[part] / cells[axes]
-    rounds = min(len(sets), budget.most)
-    measured = rounds / len(sets)  # the fraction of the sets that is measured
-    return [
-        cells[axes] * rounds**budget.power / math.sqrt(measured * each) if each else math.inf
-        for axes, each in precision.items()
-    ]
+                if part in precisions:
+                    precisions[part] += cells[part] / cells[axes]
+    rounds = min(len(measured), budget.most)
+    fraction = rounds / len(measured)  # that is really measured
+    return sum(
+        cells[axes] * rounds**budget.power / math.sqrt(fraction * precision) if precision else math.inf
+        for axes, precision in precisions.items()
+    )

@@ -63,17 +63,17 @@ class Histogram(Private, ABC):
 
     def prepare(self, sets: Sequence[Axes]) -> None:
         """Count several marginals together and cache them. Marginals that exceed the cache are left out."""
-        wanted = dict.fromkeys(self._that_fit(sets))
-        for axes in wanted:
+        asked = dict.fromkeys(self._that_fit(sets))
+        for axes in asked:
             if axes in self._kept:
                 # move it to the end of the queue, so that it is not evicted now
                 self._kept[axes] = self._kept.pop(axes)
-        missing = [axes for axes in wanted if axes not in self._kept]
+        missing = [axes for axes in asked if axes not in self._kept]
         for axes, counted in zip(missing, self._counts(missing) if missing else (), strict=True):
             counted.flags.writeable = False
             self._kept[axes] = counted
             self._kept_cells += counted.size
-        while self._kept_cells > KEPT_CELLS and len(self._kept) > len(wanted):
+        while self._kept_cells > KEPT_CELLS and len(self._kept) > len(asked):
             self._kept_cells -= self._kept.pop(next(iter(self._kept))).size
 
     def _that_fit(self, sets: Sequence[Axes]) -> Iterator[Axes]:

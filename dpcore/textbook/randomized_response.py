@@ -17,14 +17,12 @@ from dpcore.privacy.accounting import Currency, pure_zcdp, spend_amount
 from dpcore.privacy.accounting.normal import log_odds_quantile
 from dpcore.privacy.accounting.rounding import as_real, real, rounded_down, rounded_up
 from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.scalars import is_number, is_whole
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-12, 30.0
 """Below, an answer carries no information; above, fewer than one in 10^12 answers can be denied."""
 
 _LN_3 = rounded_up(real.ln(3))
-
-_MARGIN = real.mpf(2) ** -60
-"""Far more than the relative error of mu after cancellation, and less than a float can represent."""
 
 Estimates = npt.NDArray[np.float64]
 
@@ -64,8 +62,9 @@ class RandomizedResponse(Mechanism):
     def __post_init__(self) -> None:
         """Validate the parameters before any draw."""
         _check(self.answers, self.protection)
-        number = isinstance(self.epsilon, int | float) and not isinstance(self.epsilon, bool)
-        if not (number and SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON):  # a NaN fails this too
+        if not (
+            is_number(self.epsilon) and SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON
+        ):  # a NaN fails this too
             limits = f"from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}"
             raise UsageError(f"randomized response needs an epsilon {limits} per answer; spend an amount in that range")
         self._normalise(epsilon=float(self.epsilon))
@@ -93,7 +92,7 @@ class RandomizedResponse(Mechanism):
         epsilon = closest_affordable(
             price,
             amount=amount,
-            wanted=LARGEST_EPSILON,
+            best=LARGEST_EPSILON,
             cheapest=SMALLEST_EPSILON,
         )
         return cls(epsilon=epsilon, answers=answers, protection=protection)
@@ -108,8 +107,8 @@ class RandomizedResponse(Mechanism):
     def probabilities(self) -> tuple[Fraction, Fraction]:
         """The exact probabilities of drawing the true answer and each other answer."""
         truth = Fraction(self.truth)
-        other = (1 - truth) / self.answers
-        return truth + other, other
+        untrue = (1 - truth) / self.answers
+        return truth + untrue, untrue
 
     def price(self, currency: Currency) -> int:
         """Return the price of all answers of one unit, as an amount."""
@@ -136,24 +135,13 @@ class RandomizedResponse(Mechanism):
 
         The estimates add up to the number of answers, and any of them may be negative. This is post-processing and free.
         """
-        self._check_counts(counts)
-        truth, total = self.truth, int(counts.sum())
-        return np.asarray((counts - total * (1 - truth) / self.answers) / truth, dtype=np.float64)
-
-    def standard_errors(self, counts: npt.NDArray[np.int64]) -> Estimates:
-        """Return the standard error of each estimate: the root of its variance, with the estimate in place of the truth."""
-        estimates, total = self.estimate(counts), int(counts.sum())
-        true, other = map(float, self.probabilities)
-        share = np.clip(estimates, 0.0, total)
-        errors: Estimates = np.sqrt(share * true * (1 - true) + (total - share) * other * (1 - other)) / self.truth
-        return errors
-
-    def _check_counts(self, counts: npt.NDArray[np.int64]) -> None:
         whole = isinstance(counts, np.ndarray) and counts.dtype == np.int64
         if not whole or counts.shape != (self.answers,) or bool((counts < 0).any()):
             raise UsageError(
                 f"counts must be {self.answers} whole numbers: how often each answer was collected, in order"
             )
+        truth, total = self.truth, int(counts.sum())
+        return np.asarray((counts - total * (1 - truth) / self.answers) / truth, dtype=np.float64)
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
@@ -161,7 +149,7 @@ class RandomizedResponse(Mechanism):
 
 
 def _check(answers: int, protection: Protection) -> None:
-    if isinstance(answers, bool) or not isinstance(answers, int) or not 2 <= answers < 2**31:
+    if not is_whole(answers) or not 2 <= answers < 2**31:
         raise UsageError("the number of possible answers must be a whole number from 2 to 2,147,483,647")
     if not isinstance(protection, Protection):
         raise UsageError("protection must be a Protection; declare whom randomized response protects")
@@ -189,5 +177,8 @@ def _price(epsilon: float, *, answers: int, currency: Currency) -> Fraction:
 def _mu_squared(epsilon: float, *, answers: int) -> Fraction:
     exact = as_real(epsilon)
     log_odds = exact - real.ln(answers - 1), -real.ln(real.exp(exact) + answers - 2)
-    true, other = (real.sign(odds) * log_odds_quantile(abs(odds)) for odds in log_odds)
-    return Fraction(rounded_up(((true - other) * (1 + _MARGIN)) ** 2))
+    true, untrue = (real.sign(odds) * log_odds_quantile(abs(odds)) for odds in log_odds)
+    margin = (
+        real.mpf(2) ** -60
+    )  # far more than the relative error after cancellation, and less than a float can represent
+    return Fraction(rounded_up(((true - untrue) * (1 + margin)) ** 2))

@@ -1,9 +1,8 @@
-"""The universe: the declared columns of a table, and total functions that map values to cells and back."""
+"""The universe: the declared columns of a table, their cells, and the values that are drawn from them."""
 
-from dpcore.universe.attribute import Attribute, Codes, Outside
+from dpcore.universe.attribute import Attribute, Codes, CompactCodes, Outside, code_type
 from dpcore.universe.categorical import Boolean, Categorical
 from dpcore.universe.numeric import Integer, Number
-from dpcore.universe.places import CompactCodes, code_type
 from dpcore.universe.temporal import Date, Datetime, Every
 from dpcore.universe.universe import Universe
 

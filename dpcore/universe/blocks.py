@@ -14,14 +14,13 @@ import numpy.typing as npt
 
 from dpcore.errors import UsageError
 from dpcore.universe import Date, Datetime, Every
+from dpcore.universe.attribute import EPOCH_DAY
+from dpcore.universe.temporal import MONTHS, names_of_bins
 
 Days = npt.NDArray[np.int64]
 """Days, numbered like `date.toordinal`, or periods, numbered from year 1."""
 
 LATE = "-late"
-_EPOCH = date(1970, 1, 1).toordinal()
-_WEEK = 7
-_MONTHS = {Every.MONTH: 1, Every.QUARTER: 3, Every.YEAR: 12}
 _MONTHS_BEFORE_EPOCH = 1970 * 12
 
 
@@ -90,18 +89,18 @@ class Calendar:
         if self.every is Every.DAY:
             return days
         if self.every is Every.WEEK:
-            return (days - 1) // _WEEK  # day 1, which is 0001-01-01, is a Monday
-        months = (days - _EPOCH).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
-        return (months + _MONTHS_BEFORE_EPOCH) // _MONTHS[self.every]
+            return (days - 1) // 7  # day 1, which is 0001-01-01, is a Monday
+        months = (days - EPOCH_DAY).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+        return (months + _MONTHS_BEFORE_EPOCH) // MONTHS[self.every]
 
     def first_days(self, periods: Days) -> Days:
         """Return the day on which each period begins."""
         if self.every is Every.DAY:
             return periods
         if self.every is Every.WEEK:
-            return periods * _WEEK + 1
-        months = periods * _MONTHS[self.every] - _MONTHS_BEFORE_EPOCH
-        return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + _EPOCH
+            return periods * 7 + 1
+        months = periods * MONTHS[self.every] - _MONTHS_BEFORE_EPOCH
+        return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + EPOCH_DAY
 
     def closes(self, periods: Days) -> Days:
         """Return the last day on which a row of each period arrives on time."""
@@ -114,7 +113,10 @@ class Calendar:
         >>> [block.name for block in monthly.complete(date(2026, 3, 1))]
         ['2026-01', '2026-02', '2026-02-late']
         """
-        return _words(self.every, _one(self.first_days, period)) + (LATE if late else "")
+        return self._names(np.array([period]))[0] + (LATE if late else "")
+
+    def _names(self, periods: Days) -> tuple[str, ...]:
+        return names_of_bins(self.every, (self.first_days(periods) - EPOCH_DAY).astype("datetime64[D]"))
 
     def block(self, name: str) -> TimeBlock:
         """Return the block with a name. Raise if this calendar has no such block."""
@@ -125,21 +127,20 @@ class Calendar:
                 day = date(int(year), 3 * int(quarter) - 2, 1)
             else:
                 day = date.fromisoformat(plain + {Every.MONTH: "-01", Every.YEAR: "-01-01"}.get(self.every, ""))
-            found = TimeBlock(self._period_on(day), late=plain != name, name=name)
+            block = TimeBlock(self._period_on(day), late=plain != name, name=name)
         except ValueError:
-            found = None
-        if found is None or self.name(found.period, late=found.late) != name:
+            block = None
+        if block is None or self.name(block.period, late=block.late) != name:
             raise UsageError(f"'{name}' is not a block by {self.words}; start a new run")
-        return found
+        return block
 
     def complete(self, as_of: date) -> tuple[TimeBlock, ...]:
         """Return all blocks that are closed on a day, in chronological order."""
         periods = np.arange(self.first, self._open_on(as_of), dtype=np.int64)
-        begins, ends = self.first_days(periods), self.first_days(periods + 1) - 1
+        ends = self.first_days(periods + 1) - 1
         nothing_late_until = _one(self.closes, self.first)
         closed = []
-        for period, begin, end in zip(periods.tolist(), begins.tolist(), ends.tolist(), strict=True):
-            name = _words(self.every, begin)
+        for period, name, end in zip(periods.tolist(), self._names(periods), ends.tolist(), strict=True):
             closed.append(TimeBlock(period, late=False, name=name))
             if self.arrived is not None and end > nothing_late_until:
                 closed.append(TimeBlock(period, late=True, name=name + LATE))
@@ -236,17 +237,6 @@ def checked_day(as_of: date | None) -> date:
 def _quoted(column: str) -> str:
     """Quote a column's name if it could be confused with the words around it."""
     return column if re.fullmatch(r"[\w.-]+", column) else json.dumps(column, ensure_ascii=False)
-
-
-def _words(every: Every, begin: int) -> str:
-    """Return the name of the period that begins on a day."""
-    day = date.fromordinal(begin)
-    if every is Every.WEEK:
-        week = day.isocalendar()
-        return f"{week.year:04}-W{week.week:02}"
-    if every is Every.QUARTER:
-        return f"{day.year:04}-Q{(day.month + 2) // 3}"
-    return day.isoformat()[: {Every.DAY: 10, Every.MONTH: 7, Every.YEAR: 4}[every]]
 
 
 def _one(function: Callable[[Days], Days], number: int) -> int:

@@ -1,12 +1,11 @@
 """Attributes without an order: declared categories, and booleans."""
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, time
 from decimal import Decimal
 from functools import cached_property
-from math import isfinite, isnan
+from math import inf, isfinite, isnan
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.errors import SpecError
-from dpcore.universe import reading
-from dpcore.universe.attribute import Attribute, Codes, Outside
-from dpcore.universe.places import ALIEN, NULL, Places, all_of, spread
+from dpcore.universe.attribute import Attribute, Codes, Outside, is_unicode
 
 Category = str | int | float | bool
-
-_TRUE = ("true", "t", "yes", "y", "1")
-_FALSE = ("false", "f", "no", "n", "0")
 
 
 def canonical(value: object) -> str | None:  # noqa: PLR0911  a table, one line for each type
@@ -74,10 +68,6 @@ class _Unordered(Attribute):
         if self.outside is Outside.CLIP:
             raise SpecError("categories have no order to clip to: declare outside as other or drop")
 
-    @property
-    def ordered(self) -> bool:
-        return False
-
 
 @dataclass(frozen=True)
 class Categorical(_Unordered):
@@ -91,12 +81,8 @@ class Categorical(_Unordered):
 
     If all declared values have one Python type, the release keeps it. Text and mixed types are released as dictionary-encoded text.
 
-    >>> Categorical(("F", "M"), missing=True).encode(pa.array(["M ", None, "x", "F"])).tolist()
-    [1, 2, -1, 0]
-    >>> Categorical(("F", "M"), exact=True).encode(pa.array(["M ", "M"])).tolist()
-    [-1, 1]
-    >>> Categorical(("250", "250.1"), prefixes=True).encode(pa.array(["250.13", "250.2", "25"])).tolist()
-    [1, 0, -1]
+    >>> Categorical(("F", "M", 1.0), missing=True).labels
+    ('F', 'M', '1', 'missing')
     """
 
     values: tuple[Category, ...]
@@ -121,7 +107,7 @@ class Categorical(_Unordered):
 
     def _refuse_null_values(self) -> None:
         for text in self.nulls:
-            if text.strip() in self._cells_by_text:
+            if text.strip() in self.cells_by_text:
                 raise SpecError(f"{text!r} is declared both as a value and as a null: remove one of the two")
 
     @property
@@ -139,8 +125,8 @@ class Categorical(_Unordered):
     @property
     def arrow_type(self) -> pa.DataType:
         """Type of the column in a release: that of the values if they share one type, else dictionary-encoded text."""
-        kept = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
-        return kept.get(self._kinds[0], _TEXT_TYPE) if len(set(self._kinds)) == 1 else _TEXT_TYPE
+        types = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+        return types.get(self._kinds[0], _TEXT_TYPE) if len(set(self._kinds)) == 1 else _TEXT_TYPE
 
     @cached_property
     def _kinds(self) -> tuple[type, ...]:
@@ -152,78 +138,35 @@ class Categorical(_Unordered):
         return tuple(canonical(value) or "" for value in self.values)
 
     @cached_property
-    def _cells_by_text(self) -> dict[str | None, int]:
+    def cells_by_text(self) -> dict[str | None, int]:
+        """The cell of each declared text, and of those without blanks around them that only one declared text has."""
         declared: dict[str | None, int] = {text: cell for cell, text in enumerate(self._texts)}
+        if self.exact:
+            return declared
         trimmed = Counter(text.strip() for text in self._texts)
-        alone = (
-            {}
-            if self.exact
-            else {text.strip(): cell for text, cell in declared.items() if text and trimmed[text.strip()] == 1}
-        )
-        return alone | declared | {"": NULL}  # a category of blanks alone is no null
+        alone: dict[str | None, int] = {
+            text.strip(): cell for cell, text in enumerate(self._texts) if text.strip() and trimmed[text.strip()] == 1
+        }
+        return alone | declared
 
     @cached_property
-    def _cells_by_number(self) -> dict[str | None, int]:
+    def cells_by_number(self) -> dict[str | None, int]:
+        """The cell of each declared number, by its canonical text."""
         declared = zip(self._texts, self._kinds, strict=True)
-        numbers = {text for text, kind in declared if kind in (int, float)}
-        return {text: cell for text, cell in self._cells_by_text.items() if text in numbers}
+        return {text: self.cells_by_text[text] for text, kind in declared if kind in (int, float)}
+
+    @property
+    def prefix_lengths(self) -> tuple[int, ...]:
+        """The lengths of declared prefixes, longest first, that an undeclared text is cut to; empty without `prefixes`."""
+        return tuple(sorted({len(text) for text in self._texts}, reverse=True)) if self.prefixes else ()
+
+    @property
+    def longest(self) -> float:
+        """The length up to which a text may have a declared prefix."""
+        return inf
 
     def _cell_labels(self) -> tuple[str, ...]:
         return self._texts
-
-    def _reads(self, kind: pa.DataType) -> bool:
-        return (
-            reading.is_text(kind) or reading.is_number(kind) or reading.is_moment(kind) or bool(pa.types.is_time(kind))
-        )
-
-    def _place(self, array: pa.Array) -> Places:
-        kind = array.type
-        if reading.is_parsed(kind):
-            return self._place_distinct(array)
-        if reading.is_whole(kind) or pa.types.is_floating(kind) or reading.is_moment(kind) or pa.types.is_time(kind):
-            encoded = array.dictionary_encode()
-            return spread(encoded, self._place_distinct(encoded.dictionary))
-        return all_of(len(array), ALIEN)
-
-    def _place_distinct(self, array: pa.Array) -> Places:
-        values = reading.python_values(array)
-        if reading.is_text(array.type):
-            places = [self._place_text(text) for text in values]
-        else:
-            places = [self._place_canonical(canonical(value)) for value in values]
-        return np.array(places, dtype=np.int64)
-
-    def _place_text(self, text: str) -> int:
-        place = self._place_written(text)
-        if place == ALIEN and not self.exact and (trimmed := text.strip()) != text:
-            return self._place_written(trimmed)
-        return place
-
-    def _place_written(self, text: str) -> int:
-        if text not in self._cells_by_text and self._cells_by_number:
-            with suppress(ValueError):
-                place = self._cells_by_number.get(canonical(reading.number(text)))
-                if place is not None:
-                    return place
-        return self._place_canonical(text)
-
-    def _place_canonical(self, text: str | None) -> int:
-        place = self._cells_by_text.get(text)
-        if place is not None:
-            return place
-        return self._place_longer(text) if text is not None else ALIEN
-
-    def _place_longer(self, text: str) -> int:
-        """Return the place of an undeclared text: that of its longest declared prefix."""
-        for length in self._lengths:
-            if length < len(text) and (place := self._cells_by_text.get(text[:length])) is not None:
-                return place
-        return ALIEN
-
-    @cached_property
-    def _lengths(self) -> tuple[int, ...]:
-        """The lengths of declared prefixes, longest first; empty without `prefixes`."""
-        return tuple(sorted({len(text) for text in self._texts}, reverse=True)) if self.prefixes else ()
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:  # noqa: ARG002  nothing to draw: one value a cell
         return np.array(self.values)[cells]
@@ -236,6 +179,40 @@ class Categorical(_Unordered):
         named = self.size - self.missing
         indices = pa.array(checked, type=pa.int32(), mask=checked >= named)
         return pa.DictionaryArray.from_arrays(indices, pa.array(self.labels[:named], type=pa.string()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stems(Categorical):
+    """Prefixes of texts as categories, which one level of a descent through the prefix tree counts.
+
+    Declared texts have up to `depth` characters. Those of exactly `depth` characters also match every longer text that begins with them.
+    A shorter text matches only itself. Texts longer than `length` are undeclared, so at `depth` equal to `length` every declared text
+    matches only itself.
+    """
+
+    depth: int
+    length: int
+
+    def __post_init__(self) -> None:
+        """Reject stems longer than `depth`, and a `depth` beyond `length`."""
+        super().__post_init__()
+        if not 1 <= self.depth <= self.length or any(len(text) > self.depth for text in self._texts):
+            raise SpecError(
+                "`depth` must be from 1 to `length`, and no stem may have more than `depth` characters: raise `depth`, or shorten the stems"
+            )
+
+    def _refuse_null_values(self) -> None:
+        """Allow a stem that equals a text for null, since it also matches longer texts that begin with it."""
+
+    @property
+    def prefix_lengths(self) -> tuple[int, ...]:
+        """The depth, to which a longer text is cut."""
+        return (self.depth,)
+
+    @property
+    def longest(self) -> float:
+        """The length up to which a text may continue a stem."""
+        return self.length
 
 
 @dataclass(frozen=True)
@@ -255,25 +232,6 @@ class Boolean(_Unordered):
     def _cell_labels(self) -> tuple[str, ...]:
         return ("false", "true")
 
-    def _reads(self, kind: pa.DataType) -> bool:
-        return reading.is_text(kind) or reading.is_number(kind)
-
-    def _place(self, array: pa.Array) -> Places:
-        kind = array.type
-        if reading.is_text(kind):
-            known = {"": NULL} | dict.fromkeys(_FALSE, 0) | dict.fromkeys(_TRUE, 1)
-            places = [known.get(text.strip().lower(), ALIEN) for text in reading.texts(array)]
-            return np.array(places, dtype=np.int64)
-        if pa.types.is_boolean(kind):
-            return reading.native_wholes(array).astype(np.int8)
-        if pa.types.is_decimal(kind):
-            numbers, _ = reading.parsed_numbers(array)
-        elif reading.is_whole(kind) or pa.types.is_floating(kind):
-            numbers = reading.floats(array)
-        else:
-            return all_of(len(array), ALIEN)
-        return np.select([numbers == 0, numbers == 1, np.isnan(numbers)], [0, 1, NULL], default=ALIEN)
-
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:  # noqa: ARG002  nothing to draw: one value a cell
         return np.array([False, True])[cells]
 
@@ -288,7 +246,7 @@ def _refuse_unusable(value: object) -> None:
         )
     if value == "":
         raise SpecError("an empty text is a null: declare missing: true instead of an empty category")
-    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+    if isinstance(value, str) and not is_unicode(value):
         raise SpecError("a category is not valid Unicode text: write it as UTF-8")
     if isinstance(value, float) and not isfinite(value):
         raise SpecError("a category must be a finite number: declare missing: true for NaN, and infinity as text")

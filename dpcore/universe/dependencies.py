@@ -16,8 +16,9 @@ import numpy.typing as npt
 from dpcore.errors import SpecError
 from dpcore.universe.attribute import Attribute
 from dpcore.universe.constraints import Columns, Constraint, Possible, checked_shape, names_of
-from dpcore.universe.extremes import drawn_extremes
+from dpcore.universe.extremes import cell_intervals
 from dpcore.universe.spread import null_codes
+from dpcore.universe.spreading import spread_of
 
 MOST_DETERMINED = 100_000
 """The most combinations of the given columns. The manifest lists them all."""
@@ -55,7 +56,7 @@ class Depends(Constraint):
     @property
     def words(self) -> str:
         """The dependency as the spec writes it."""
-        return f"{', '.join(self.given)} -> {self.determined}"
+        return _written(self.given, self.determined)
 
     def tables(self, attributes: Mapping[str, Attribute]) -> Iterator[tuple[Columns, Possible]]:
         """Yield one table, in which everything is possible until the function is learned."""
@@ -113,13 +114,13 @@ class Depends(Constraint):
     def rows(self, attributes: Mapping[str, Attribute]) -> tuple[tuple[str, ...], ...]:
         """Return the learned function by the names of cells: each combination of the given columns, with its determined value."""
         declared = [attributes[column].cells for column in self.given]
-        values, found = attributes[self.determined].labels, []
+        values, rows = attributes[self.determined].labels, []
         for place, code in enumerate(self.codes or ()):
             if code != UNDETERMINED:
                 cells = np.unravel_index(place, declared)
                 named = (attributes[column].labels[int(cell)] for column, cell in zip(self.given, cells, strict=True))
-                found.append((*named, values[code]))
-        return tuple(found)
+                rows.append((*named, values[code]))
+        return tuple(rows)
 
     def restored(self, rows: Sequence[Sequence[str]], attributes: Mapping[str, Attribute]) -> "Depends":
         """Return the dependency with a function that `rows` has written.
@@ -166,7 +167,11 @@ class LearnedFunction:
     @property
     def words(self) -> str:
         """The dependency as the spec writes it."""
-        return f"{', '.join(self.given)} -> {self.determined}"
+        return _written(self.given, self.determined)
+
+
+def _written(determining: Columns, determined: str) -> str:
+    return f"{', '.join(determining)} -> {determined}"
 
 
 def refuse_circles(dependencies: Sequence[Depends]) -> None:
@@ -174,9 +179,9 @@ def refuse_circles(dependencies: Sequence[Depends]) -> None:
     for start in dependencies:
         reached = {start.determined}
         while more := {
-            each.determined
-            for each in dependencies
-            if each.determined not in reached and reached.intersection(each.given)
+            further.determined
+            for further in dependencies
+            if further.determined not in reached and reached.intersection(further.given)
         }:
             reached |= more
         if circle := sorted(reached.intersection(start.given)):
@@ -190,14 +195,13 @@ def refuse_shared_determined(constraints: Sequence[Constraint]) -> None:
 
     Otherwise two functions, or a function and a declared fact, could together leave no row for a value: which one, the noise would decide.
     """
-    for dependency in (each for each in constraints if isinstance(each, Depends)):
-        for other in constraints:
-            given = other.given if isinstance(other, Depends) else ()
-            if (
-                other is not dependency
-                and dependency.determined in other.columns
-                and dependency.determined not in given
-            ):
+    for dependency in constraints:
+        if not isinstance(dependency, Depends):
+            continue
+        for constraint in constraints:
+            determining = constraint.given if isinstance(constraint, Depends) else ()
+            shared = set(constraint.columns).difference(determining)
+            if constraint is not dependency and dependency.determined in shared:
                 raise SpecError(
                     f"`{dependency.determined}` is determined by {names_of(dependency.given)}, so it cannot be in another constraint, unless it "
                     "determines a further column there; remove one of them, or list the pairs with `possible`"
@@ -207,8 +211,8 @@ def refuse_shared_determined(constraints: Sequence[Constraint]) -> None:
 def _refuse_bins(column: str, attribute: Attribute) -> None:
     """Raise if a cell of a determined column stands for several values: a function of cells would be none of values."""
     if attribute.ordered:
-        low, high = drawn_extremes(attribute)
-        if (low < high).any():
+        start, stop = cell_intervals(attribute)
+        if (start < spread_of(attribute).before(stop)).any():
             raise SpecError(
                 f"the bins of `{column}` have several values, so nothing determines one of them; make it categorical, or write `width: 1`"
             )

@@ -1,21 +1,20 @@
 """Columns as JSON, so that a reader of a release can restore what the run has found: bins, intervals and their masses."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
-from datetime import date, datetime
+import json
+from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from dpcore.errors import SpecError, UsageError
-from dpcore.universe.attribute import Attribute, Outside
+from dpcore.universe.attribute import Attribute
 from dpcore.universe.categorical import Boolean, Categorical
 from dpcore.universe.fine_days import FineDate, FineDatetime
-from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
-from dpcore.universe.leaves import Leaves
+from dpcore.universe.fine_numbers import FineInteger, FineNumber
 from dpcore.universe.numeric import Integer, Number, UnevenInteger
-from dpcore.universe.temporal import Date, Datetime, Every
+from dpcore.universe.temporal import Date, Datetime
 
 KINDS: Mapping[str, type[Attribute]] = {
     "categorical": Categorical,
@@ -31,7 +30,12 @@ KINDS: Mapping[str, type[Attribute]] = {
     "fine datetime": FineDatetime,
 }
 _NAMES = {kind: name for name, kind in KINDS.items()}
-_LONG = ("starts", "masses")  # thousands of whole numbers: one text is shorter than a list with a line for each
+
+
+@cache
+def _adapter(kind: type[Attribute]) -> tuple[TypeAdapter[Attribute], set[str]]:
+    """Return what reads and writes a kind of column, and the names of its public parts."""
+    return TypeAdapter(kind), {part.name for part in fields(kind) if part.init}
 
 
 def describe(attribute: Attribute) -> dict[str, Any]:
@@ -40,25 +44,8 @@ def describe(attribute: Attribute) -> dict[str, Any]:
     >>> describe(FineInteger(minimum=0, maximum=9, starts=(4,)))["starts"], describe(Boolean())["kind"]
     ('4', 'boolean')
     """
-    public = {each.name: _plain(each.name, getattr(attribute, each.name)) for each in fields(attribute) if each.init}
-    return {"kind": _NAMES[type(attribute)], **public}
-
-
-def _plain(name: str, value: Any) -> Any:  # noqa: PLR0911  a table, one line for each type
-    match value:
-        case Leaves():
-            return {each.name: _plain(each.name, getattr(value, each.name)) for each in fields(value)}
-        case Scale():
-            return asdict(value)
-        case date():
-            return value.isoformat()
-        case Outside() | Every():
-            return str(value)
-        case tuple() if name in _LONG:
-            return " ".join(map(str, value))
-        case tuple():
-            return list(value)
-    return value
+    adapter, names = _adapter(type(attribute))
+    return {"kind": _NAMES[type(attribute)], **adapter.dump_python(attribute, mode="json", include=names)}
 
 
 def restored(described: Mapping[str, Any]) -> Attribute:
@@ -72,42 +59,8 @@ def restored(described: Mapping[str, Any]) -> Attribute:
     True
     """
     try:
-        kind = KINDS[described["kind"]]
-        parts = {  # each must be there, null if it is none
-            name: checker.validate_python(_restored(name, described[name], kind), strict=True)
-            for name, checker in _checkers(kind).items()
-        }
-        return kind(**parts)
+        adapter, names = _adapter(KINDS[described["kind"]])
+        parts = {name: described[name] for name in names}  # each must be there, null if it is none
+        return adapter.validate_json(json.dumps(parts), strict=True)
     except (KeyError, TypeError, ValueError, AttributeError, SpecError, UsageError):
         raise UsageError("the description of a column is damaged; copy the release again") from None
-
-
-@cache
-def _checkers(kind: type[Attribute]) -> dict[str, TypeAdapter[Any]]:
-    """Return what checks the type of each part of a description."""
-    types = get_type_hints(kind)
-    return {each.name: TypeAdapter(types[each.name]) for each in fields(kind) if each.init}
-
-
-def _restored(name: str, value: Any, kind: type[Attribute]) -> Any:  # noqa: PLR0911  a table, one line for each field
-    if value is None:
-        return None
-    if name in ("minimum", "maximum") and issubclass(kind, Date | Datetime):
-        moment: Callable[[str], date] = datetime.fromisoformat if issubclass(kind, Datetime) else date.fromisoformat
-        return moment(value)
-    match name:
-        case "leaves" | "week":
-            return Leaves(_numbers(value["starts"]), _numbers(value["masses"]), size=value["size"])
-        case "starts":
-            return _numbers(value)
-        case "scale":
-            return Scale(**value)
-        case "outside":
-            return Outside(value)
-        case "every":
-            return Every(value)
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split()))

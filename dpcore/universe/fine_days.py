@@ -9,19 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.errors import SpecError, UsageError
-from dpcore.universe import reading
-from dpcore.universe.attribute import Attribute, Codes, Outside
-from dpcore.universe.formats import read_moments
-from dpcore.universe.leaves import Fine, Leaves, Positions
-from dpcore.universe.places import ABOVE, ALIEN, BELOW, Places, all_of
-from dpcore.universe.reading import DAY, Integers
-from dpcore.universe.temporal import CalendarColumn, Date, Datetime, Every
+from dpcore.errors import SpecError
+from dpcore.universe.attribute import DAY, Codes, Floats, Ordered
+from dpcore.universe.leaves import Fine, Leaves, Positions, Scale
+from dpcore.universe.numeric import Integers
+from dpcore.universe.temporal import MONDAY, CalendarColumn, Date, Datetime, Every
 
 WEEK = 7 * DAY
-MONDAY = 4 * DAY  # 1970-01-05
 STEPS = {"day": DAY, "hour": 3600, "minute": 60, "second": 1}
-LEAST_DENSITY = 0.01  # of a weekday that had no rows, relative to the most frequent one
 MOST_TRIES = 64  # a day is drawn again at most so often; what is left then is not shaped by weekdays
 
 
@@ -65,7 +60,13 @@ class FineDays(Fine, CalendarColumn):
 
     def cut_at(self, starts: Sequence[int] | None, *, leaves: Leaves | None = None, week: Leaves | None = None) -> Self:
         """Return the column with other cells."""
-        return replace(self, starts=None if starts is None else tuple(starts), leaves=leaves, week=week)
+        return replace(super().cut_at(starts, leaves=leaves), week=week)
+
+    @property
+    def line(self) -> Scale:
+        """The steps, in seconds."""
+        step, (low, high) = STEPS[self.step], self.bounds
+        return Scale(low=low // step * step, step=step, per=1, size=high // step - low // step + 1)
 
     def _cuts(self) -> Integers:
         inner: Integers = (self.cell_bounds[1:-1] + self.first_day) * DAY // self.tick
@@ -99,10 +100,10 @@ class FineDays(Fine, CalendarColumn):
         return np.array([*starts, self.places], dtype=np.int64) + self.first_day
 
     @property
-    def day_density(self) -> npt.NDArray[np.float64] | None:
-        """How many rows are expected of each day, relative to the others: as many as on other days of its weekday."""
+    def day_density(self) -> Floats | None:
+        """How many rows are expected of each day, relative to the others: as many as on other days of its weekday, which has a few."""
         shares = self.weekday_shares
-        return None if shares is None else np.maximum(shares, LEAST_DENSITY)[self.weekdays]
+        return None if shares is None else np.maximum(shares, 0.01)[self.weekdays]
 
     @property
     def weekdays(self) -> Positions:
@@ -110,7 +111,7 @@ class FineDays(Fine, CalendarColumn):
         return weekday_of(np.arange(self.first_day, self.first_day + self.places))
 
     @property
-    def weekday_rows(self) -> npt.NDArray[np.float64] | None:
+    def weekday_rows(self) -> Floats | None:
         """The rows on each weekday, in thousandths. None if no distribution over the week was found, or it is empty."""
         if self.week is None or not any(self.week.masses):
             return None
@@ -118,7 +119,7 @@ class FineDays(Fine, CalendarColumn):
         return np.bincount(begins, weights=np.array(self.week.masses, dtype=np.float64), minlength=7).astype(np.float64)
 
     @cached_property
-    def weekday_shares(self) -> npt.NDArray[np.float64] | None:
+    def weekday_shares(self) -> Floats | None:
         """How frequent each weekday is, relative to the most frequent one. None if no distribution over the week was found, or it is empty."""
         held = self.weekday_rows
         if held is None:
@@ -143,42 +144,39 @@ class FineDatetime(FineDays, Datetime):
     At least one whole step lies between the bounds.
     """
 
+    @property
+    def step_range(self) -> tuple[int, int]:
+        """The first and the last whole step between the bounds, counted from 1970."""
+        step = STEPS[self.step]
+        return -(-self._first // step), self._last // step
+
     def __post_init__(self) -> None:
         """Reject bounds between which there is no whole step."""
         super().__post_init__()
-        if -(-self._first // STEPS[self.step]) > self._last // STEPS[self.step]:
+        if np.greater(*self.step_range):
             raise SpecError("there is no whole step between `min` and `max`; move them apart, or write a finer `step`")
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
-        days = self._draw_days(cells, rng)
-        per_day = DAY // STEPS[self.step]
-        low = weekday_of(days) * per_day
-        times = rng.integers(low, low + per_day) if self.week is None else self.week.draw(low, low + per_day, rng)
-        seconds = days * DAY + (times - low) * STEPS[self.step]
-        step = STEPS[self.step]
-        return (
-            np.clip(seconds, -(-self._first // step) * step, self._last // step * step)
-            .astype("datetime64[s]")
-            .astype("datetime64[us]")
-        )
+        days, step = self._draw_days(cells, rng), STEPS[self.step]
+        low = weekday_of(days) * (DAY // step)
+        high = low + DAY // step
+        times = rng.integers(low, high) if self.week is None else self.week.draw(low, high, rng)
+        steps = np.clip(days * (DAY // step) + times - low, *self.step_range)
+        moments: npt.NDArray[Any] = (steps * step).astype("datetime64[s]").astype(self.numpy_type)
+        return moments
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeekTimes(Attribute):
+class WeekTimes(Ordered):
     """The times of the week of a date or datetime column, from Monday on, in intervals of steps. It is counted, never released."""
 
     column: FineDays
     starts: tuple[int, ...]
 
     @property
-    def cells(self) -> int:
-        """Number of intervals."""
-        return len(self.starts) + 1
-
-    @property
-    def ordered(self) -> bool:
-        """True: from Monday to Sunday."""
-        return True
+    def bin_bounds(self) -> Floats:
+        """The first step of each interval, and the number of steps."""
+        return np.array([0, *self.starts, self.column.week_places], dtype=np.float64)
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -188,28 +186,11 @@ class WeekTimes(Attribute):
     def _cell_labels(self) -> tuple[str, ...]:
         return tuple(f"from {start}" for start in (0, *self.starts))
 
-    def _reads(self, kind: pa.DataType) -> bool:
-        return self.column.reads(kind)
 
-    def _place(self, array: pa.Array) -> Places:
-        if reading.is_moment(array.type):
-            seconds, states = reading.seconds(array), all_of(len(array), 0)
-        elif reading.is_text(array.type):
-            formats = self.column.formats
-            seconds, states = read_moments(array, formats) if formats else reading.parsed_seconds(array)
-        else:
-            return all_of(len(array), ALIEN)
-        low, high = self.column.bounds
-        kept = np.clip(seconds, low, high)
-        time = (kept - MONDAY) % WEEK // STEPS[self.column.step]
-        places = np.searchsorted(np.array(self.starts, dtype=np.int64), time, side="right")
-        if self.outside is not Outside.CLIP:
-            places = np.where(seconds < low, BELOW, np.where(seconds > high, ABOVE, places))
-        return np.where(states < 0, states, places).astype(np.int64)
-
-    def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
-        del cells, rng
-        raise UsageError("the times of a week are counted, not released; draw from the column itself")
+def week_seconds(seconds: Positions) -> Positions:
+    """Return the seconds since Monday, of seconds since 1970."""
+    since: Positions = (seconds - MONDAY) % WEEK
+    return since
 
 
 def weekday_of(days: Positions) -> Positions:

@@ -1,29 +1,21 @@
-"""Read dates and times from text by declared formats, as in `strptime`.
+"""Formats of dates and times in text, as in `strptime`: which are unambiguous, and the texts that each matches.
 
-Reading is row-wise and total: each text is read by the first declared format that it matches, or by none. Nothing is inferred from other
-texts, and the machine's locale has no effect: month names are English. A month without a day is read as its first day.
+The machine's locale has no effect on how a table is read: month names are English. A month without a day is read as its first day.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from itertools import combinations, pairwise
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from dpcore.errors import SpecError
-from dpcore.universe import reading
-from dpcore.universe.places import ALIEN, NULL, Places
 
 MOST_FORMATS = 20
 MOST_LETTERS = 100
-_MONTHS = (
+MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
@@ -32,8 +24,8 @@ _LETTERS = "bBp"
 _PATTERNS = {
     "Y": "(?P<Y>[0-9]{4})",
     "y": "(?P<y>[0-9]{2})",
-    "b": f"(?P<b>(?i:{'|'.join(name[:3] for name in _MONTHS)}))",
-    "B": f"(?P<B>(?i:{'|'.join(_MONTHS)}))",
+    "b": f"(?P<b>(?i:{'|'.join(name[:3] for name in MONTHS)}))",
+    "B": f"(?P<B>(?i:{'|'.join(MONTHS)}))",
     "p": "(?P<p>(?i:am|pm))",
     "f": "[0-9]{1,9}",
     "z": "(?P<z>Z|[+-][0-9]{2}:?[0-9]{2})",
@@ -41,11 +33,9 @@ _PATTERNS = {
 _EXACTLY_TWO = ("{1,2}", "{2}")
 SUPPORTED = ", ".join(f"%{letter}" for letter in "YymbBdHIpMSfz")
 _NEEDS = (("M", "HI"), ("S", "M"), ("f", "S"), ("z", "HI"), ("I", "p"), ("p", "I"))
-_PROBES = (datetime(2001, 2, 3, 4, 5, 6), datetime(2006, 5, 4, 3, 2, 1), datetime(2012, 11, 10, 9, 8, 7))  # noqa: DTZ001
-_LAST_OF_2000 = 68  # two-digit years follow POSIX: 69 to 99 are 1969 to 1999
-
-Integers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+_PROBES = tuple(
+    datetime(*digits, tzinfo=UTC) for digits in ((2001, 2, 3, 4, 5, 6), (2006, 5, 4, 3, 2, 1), (2012, 11, 10, 9, 8, 7))
+)
 
 
 @dataclass(frozen=True)
@@ -67,72 +57,6 @@ class Format:
         """Whether the format names a month without a day."""
         return ("directive", "d") not in self.parts
 
-    def read(self, array: pa.Array) -> tuple[Integers, Mask]:
-        """Read texts, given as `large_binary`, as seconds since 1970 in UTC; also return which match this format and name a real day or month."""
-        found = pc.extract_regex(array, self.pattern)
-        fits: Mask = np.array(found.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
-        seconds: Integers = np.zeros(len(array), dtype=np.int64)
-        if fits.any():
-            fitting = found.filter(pa.array(fits))
-            fields = {field.name: _numbers(fitting.field(place), field.name) for place, field in enumerate(found.type)}
-            seconds[fits], fits[fits] = _moments(fields)
-        return seconds, fits
-
-    def write(self, moment: datetime) -> str:
-        """Format a datetime."""
-        month = _MONTHS[moment.month - 1].title()
-        values = {
-            "Y": f"{moment.year:04}",
-            "y": f"{moment.year % 100:02}",
-            "m": f"{moment.month:02}",
-            "b": month[:3],
-            "B": month,
-            "d": f"{moment.day:02}",
-            "H": f"{moment.hour:02}",
-            "I": f"{(moment.hour - 1) % 12 + 1:02}",
-            "p": "PM" if moment.hour >= 12 else "AM",
-            "M": f"{moment.minute:02}",
-            "S": f"{moment.second:02}",
-            "f": "000000",
-            "z": "+0000",
-        }
-        return "".join(values[part] if kind == "directive" else part for kind, part in self.parts)
-
-
-def read_moments(array: pa.Array, formats: Sequence[str]) -> tuple[Integers, Places]:
-    """Read each text by the first format that it matches, as seconds since 1970; also return which texts are NULL or ALIEN instead.
-
-    Blanks around a text are ignored. A blank text or `NaT` is a null, as without formats.
-
-    Args:
-        array: Texts as `large_binary`.
-        formats: Checked formats, in the order in which they are tried.
-
-    >>> read_moments(pa.array([b"01/31/1970", b"1970-01-31", b" "], pa.large_binary()), ["%m/%d/%Y"])[1].tolist()
-    [0, -4, -1]
-    """
-    seconds, fits = _first_fitting(array, formats)
-    states: Places = np.where(fits, 0, ALIEN).astype(np.int64)
-    if not fits.all():
-        others = np.flatnonzero(~fits)
-        stripped = [text.strip() for text in reading.texts(array.take(pa.array(others)))]
-        again = pa.array([text.encode("utf-8", "surrogateescape") for text in stripped], pa.large_binary())
-        seconds[others], fitting = _first_fitting(again, formats)
-        blank = np.array([text in {"", "NaT"} for text in stripped], dtype=np.bool_)
-        states[others] = np.where(fitting, 0, np.where(blank, NULL, ALIEN))
-    return seconds, states
-
-
-def _first_fitting(array: pa.Array, formats: Sequence[str]) -> tuple[Integers, Mask]:
-    seconds: Integers = np.zeros(len(array), dtype=np.int64)
-    found: Mask = np.zeros(len(array), dtype=np.bool_)
-    for text in formats:
-        moments, fits = checked_format(text).read(array)
-        fits &= ~found
-        seconds[fits] = moments[fits]
-        found |= fits
-    return seconds, found
-
 
 def checked_formats(formats: Sequence[str]) -> tuple[str, ...]:
     """Return the formats if they are unambiguous: no text is read differently by two of them. Raise otherwise.
@@ -148,18 +72,26 @@ def checked_formats(formats: Sequence[str]) -> tuple[str, ...]:
         raise SpecError(f"there are {len(formats)} formats: keep at most {MOST_FORMATS}")
     if len(set(formats)) < len(formats):
         raise SpecError("a format is listed twice: keep it once")
-    for one, other in combinations(map(checked_format, formats), 2):
-        if _contradict(one, other) or _contradict(other, one):
+    for first, second in combinations(map(checked_format, formats), 2):
+        if _contradict(first, second) or _contradict(second, first):
             raise SpecError(
-                f"{one.text!r} and {other.text!r} read the same text as different days: keep the one that the table is written in"
+                f"{first.text!r} and {second.text!r} read the same text as different days: keep the one that the table is written in"
             )
     return tuple(formats)
 
 
 def _contradict(writer: Format, reader: Format) -> bool:
-    written = pa.array([writer.write(moment).encode() for moment in _PROBES], pa.large_binary())
-    (own, _), (other, fits) = writer.read(written), reader.read(written)
-    return bool((fits & (own // reading.DAY != other // reading.DAY)).any())
+    """Return whether one format reads another day from a text that the other writes."""
+    for moment in _PROBES:
+        written = moment.strftime(writer.text)
+        with suppress(ValueError):
+            if _day(written, reader) != _day(written, writer):
+                return True
+    return False
+
+
+def _day(written: str, reader: Format) -> date:
+    return datetime.strptime(written, reader.text).date()  # noqa: DTZ007  a day, whatever its zone
 
 
 def month_format(formats: Sequence[str]) -> str | None:
@@ -175,8 +107,6 @@ def month_format(formats: Sequence[str]) -> str | None:
 def checked_format(text: str) -> Format:
     """Parse a format. Raise unless it names a whole day, or a month without a day and time, and can be read in only one way.
 
-    >>> checked_format("%d %b %Y").write(datetime(2026, 3, 1))
-    '01 Mar 2026'
     >>> checked_format("%d.%m.")
     Traceback (most recent call last):
         ...
@@ -199,21 +129,21 @@ def checked_format(text: str) -> Format:
     if max(*whole, *map(directives.count, directives), sum(letter in "HI" for letter in directives)) > 1:
         raise SpecError(f"the format {text!r} names a part of the day or of the time twice: keep it once")
     for letter, needed in _NEEDS:
-        if letter in directives and not any(other in directives for other in needed):
-            others = " or ".join(f"%{other}" for other in needed)
-            raise SpecError(f"the format {text!r} has %{letter} without {others}: add it")
+        if letter in directives and not any(required in directives for required in needed):
+            either = " or ".join(f"%{required}" for required in needed)
+            raise SpecError(f"the format {text!r} has %{letter} without {either}: add it")
     return Format(text, parts, _pattern(text, parts))
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
     """Yield directives as their letters, blanks as one blank, and all other text as it is."""
-    for directive, blanks, other in re.findall(r"%(.|$)|(\s+)|([^%\s]+)", text):
+    for directive, blanks, literal in re.findall(r"%(.|$)|(\s+)|([^%\s]+)", text):
         if directive == "%":
             yield "literal", "%"
         elif blanks:
             yield "blank", " "
-        elif other:
-            yield "literal", other
+        elif literal:
+            yield "literal", literal
         else:
             yield "directive", directive
 
@@ -221,11 +151,11 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
 def _pattern(text: str, parts: Sequence[tuple[str, str]]) -> str:
     """Return a format's regular expression. Adjacent numbers get a fixed width; otherwise it would be unclear where one ends."""
     fixed: set[int] = set()
-    for place, (one, other) in enumerate(pairwise(parts)):
-        if _class_of(one, end=True) == _class_of(other, end=False) != "":
-            if one[0] != other[0] or "f" in (one[1], other[1]) or _class_of(one, end=True) == "letter":
+    for place, (before, after) in enumerate(pairwise(parts)):
+        if _class_of(before, end=True) == _class_of(after, end=False) != "":
+            if before[0] != after[0] or "f" in (before[1], after[1]) or _class_of(before, end=True) == "letter":
                 raise SpecError(
-                    f"the format {text!r} does not say where {_shown(one)} ends and {_shown(other)} begins: put a separator between them"
+                    f"the format {text!r} does not say where {_shown(before)} ends and {_shown(after)} begins: put a separator between them"
                 )
             fixed |= {place, place + 1}
     pieces = []
@@ -248,45 +178,3 @@ def _class_of(part: tuple[str, str], *, end: bool) -> str:
 
 def _shown(part: tuple[str, str]) -> str:
     return f"%{part[1]}" if part[0] == "directive" else repr(part[1])
-
-
-def _numbers(field: pa.Array, name: str) -> Integers:
-    """Return the numbers that the texts of one directive denote."""
-    if name not in "bBpz":
-        return np.asarray(field.cast(pa.large_string()).cast(pa.int64()).to_numpy(zero_copy_only=False))
-    encoded = field.dictionary_encode()
-    known = [_named(text.decode(), name) for text in encoded.dictionary.to_pylist()]
-    numbers: Integers = np.array(known, dtype=np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
-    return numbers
-
-
-def _named(text: str, name: str) -> int:
-    if name == "p":
-        return 12 if text.lower() == "pm" else 0
-    if name == "z":
-        if text == "Z":
-            return 0
-        hours, minutes = int(text[1:3]), int(text[-2:])
-        return (-60 if text[0] == "-" else 60) * (60 * hours + minutes) if hours < 24 and minutes < 60 else _NO_OFFSET
-    return 1 + [month[: len(text)] for month in _MONTHS].index(text.lower())
-
-
-_NO_OFFSET = 10**6  # seconds, more than a day: no such offset exists
-
-
-def _moments(fields: dict[str, Integers]) -> tuple[Integers, Any]:
-    """Combine the directives' numbers into seconds since 1970; also return which combinations are valid dates and times."""
-    month = next(fields[name] for name in "mbB" if name in fields)
-    zero = np.zeros_like(month)
-    day = fields.get("d", zero + 1)
-    year = fields["Y"] if "Y" in fields else np.where(fields["y"] > _LAST_OF_2000, 1900, 2000) + fields["y"]
-    hour = fields["H"] if "H" in fields else fields.get("I", zero) % 12 + fields.get("p", zero)
-    minute, second, offset = (fields.get(name, zero) for name in "MSz")
-    valid = (year >= 1) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
-    valid &= (hour <= 23) & (minute <= 59) & (second <= 59) & (np.abs(offset) < reading.DAY)
-    if "I" in fields:
-        valid &= (fields["I"] >= 1) & (fields["I"] <= 12)
-    months = np.where(valid, (year - 1970) * 12 + month - 1, 0)
-    days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + day - 1
-    valid &= days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) == months  # no 30 February
-    return days * reading.DAY + hour * 3600 + minute * 60 + second - offset, valid

@@ -2,20 +2,31 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Self
+from math import lcm
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BeforeValidator, PlainSerializer
 
-from dpcore.errors import UsageError
-from dpcore.universe.attribute import Attribute, Codes, Outside
+from dpcore.errors import SpecError, UsageError
+from dpcore.universe.attribute import Codes, Floats, Ordered
 
 Positions = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+Wholes = Annotated[
+    tuple[int, ...],
+    PlainSerializer(lambda wholes: " ".join(map(str, wholes))),
+    BeforeValidator(lambda text: tuple(map(int, text.split()))),
+]
+"""Thousands of whole numbers. In JSON, one text is shorter than a list with a line for each."""
 
+LARGEST = 2**51  # up to here no multiple of a step is rounded to an edge between two of them
+MOST_DECIMALS = 22  # a double holds the powers of ten up to 10^22
+MOST_BITS = 1000  # a power of two may be a longer denominator, but not beyond the range of doubles
 FARTHER = 0.5  # of two neighbours that do not stand out, the one farther from those that do is expected to have this part of the density
 MOST_CELLS = 64
 """The most cells of a column at full resolution. Models and interactions see these cells only."""
@@ -29,8 +40,8 @@ class Leaves:
     array([0, 0])
     """
 
-    starts: tuple[int, ...]
-    masses: tuple[int, ...]
+    starts: Wholes
+    masses: Wholes
     size: int
 
     def __post_init__(self) -> None:
@@ -88,8 +99,60 @@ def nearness(bounds: Positions, large: npt.NDArray[np.bool_]) -> Floats:
     return np.asarray(FARTHER ** np.ceil(away))
 
 
+@dataclass(frozen=True)
+class Scale:
+    """The multiples of a step from a lowest to a highest number: (low + place x step) / per, all whole, so that values are exact.
+
+    >>> Scale.of(Fraction("0"), Fraction("0.3"), step=Fraction("0.01")).values(np.array([29, 30])).tolist()
+    [0.29, 0.3]
+    """
+
+    low: int
+    step: int
+    per: int
+    size: int
+
+    @classmethod
+    def of(cls, low: Fraction, high: Fraction, *, step: Fraction) -> "Scale":
+        """Return the scale.
+
+        Raises:
+            SpecError: If the step does not divide the range, or a double cannot hold every multiple.
+        """
+        steps = (high - low) / step
+        if steps.denominator != 1:
+            raise SpecError(
+                "`step` does not divide the range from `min` to `max`; write a `max` that is `min` plus whole steps"
+            )
+        per = lcm(low.denominator, step.denominator)
+        if max(abs(low), abs(high)) * per > LARGEST:
+            raise SpecError(
+                f"the range has too many steps to be exact: `min` and `max` may be at most 2^51 (about 2.2e15) times {Fraction(1, per)}; "
+                "write a larger `step`, or a narrower range"
+            )
+        if per.bit_length() > MOST_BITS or int(float(per)) != per:
+            raise SpecError(
+                f"`min`, `max` and `step` may have at most {MOST_DECIMALS} decimal places, since doubles would round the numbers between "
+                "them; write a larger `step`, or declare the column in a smaller unit"
+            )
+        return cls(low=int(low * per), step=int(step * per), per=per, size=int(steps) + 1)
+
+    def values(self, places: npt.NDArray[np.integer[Any]]) -> Floats:
+        """Return the doubles nearest to the numbers at these places."""
+        return (self.low + places.astype(np.int64) * self.step) / np.float64(self.per)
+
+    def lower_edges(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return the lower edges of these places, all above 0, exactly rounded: numerator and denominator are exact doubles."""
+        return (2 * self.low + (2 * places - 1) * self.step) / np.float64(2 * self.per)
+
+    def edges(self, starts: Sequence[int]) -> tuple[float, ...]:
+        """Return the edges of cells: half a step below the first number of each, since values are read as the nearest number."""
+        lowest, highest = self.values(np.array([0, self.size - 1])).tolist()
+        return (lowest, *self.lower_edges(np.array(starts, dtype=np.int64)).tolist(), highest)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Fine(Attribute):
+class Fine(Ordered):
     """A column at full resolution: a public grid of places, cells that are intervals of it, and leaves that are intervals of cells.
 
     The model learns the cells. A released value is drawn from the leaves within its cell. Before a tree has found cells and leaves,
@@ -100,18 +163,27 @@ class Fine(Attribute):
         leaves: The distribution over the places.
     """
 
-    starts: tuple[int, ...] | None = None
+    starts: Wholes | None = None
     leaves: Leaves | None = None
-    outside: Outside = field(default=Outside.CLIP)
 
     @property
     @abstractmethod
+    def line(self) -> Scale:
+        """The finest numbers that values are read as. Days and moments are seconds since 1970."""
+
+    @property
     def places(self) -> int:
         """The number of places of the grid."""
+        return self.line.size
 
-    @abstractmethod
+    @property
+    def first_place(self) -> int:
+        """The finest place of the lowest number, as `spread_of` counts places: whole numbers and times are counted from zero."""
+        return self.line.low // self.line.step
+
     def cut_at(self, starts: Sequence[int] | None, *, leaves: Leaves | None = None) -> Self:
         """Return the column with other cells."""
+        return replace(self, starts=None if starts is None else tuple(starts), leaves=leaves)
 
     @property
     def cells(self) -> int:

@@ -1,6 +1,7 @@
 """Numeric attributes: integers in bins of equal or, as `discover` finds them, different widths, and numbers in bins between edges."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import inf, nextafter
@@ -11,20 +12,37 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.errors import SpecError
-from dpcore.universe import reading
-from dpcore.universe.attribute import Attribute, Codes, Outside, refuse_too_many_cells
-from dpcore.universe.grid import Grid
-from dpcore.universe.places import ABOVE, ALIEN, BELOW, NULL, Places, all_of, cut, signed_type
-from dpcore.universe.reading import AnyIntegers, Floats, Integers
+from dpcore.universe.attribute import Codes, Floats, Ordered, refuse_too_many_cells
+
+Integers = npt.NDArray[np.int64]
 
 _LARGEST = 2**53  # up to here a double holds every whole number exactly, so none is rounded when it is read
+_LARGEST_DOUBLE = np.finfo(np.float64).max.item()
+
+
+def short(number: float) -> str:
+    """Return a double as text, a whole number without its decimal point."""
+    return repr(number).removesuffix(".0")
+
+
+def interval_labels(texts: Iterable[str], *, alone: Iterable[Any], last: str) -> tuple[str, ...]:
+    """Return the names of intervals between the numbers in these texts; for a cell with a single number, that number.
+
+    >>> interval_labels(["0", "1", "9"], alone=[True, False], last="]")
+    ('0', '[1, 9]')
+    """
+    pairs = list(pairwise(texts))
+    ends = [")"] * (len(pairs) - 1) + [last]
+    return tuple(
+        low if single else f"[{low}, {high}{end}" for (low, high), single, end in zip(pairs, alone, ends, strict=True)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Integer(Attribute):
+class Integer(Ordered):
     """Whole numbers from minimum to maximum, both inclusive, in bins of `width`. The last bin may be narrower.
 
-    Whole numbers are compared exactly. Fractions are rounded down. Text and decimals are read as the nearest double.
+    Fractions are rounded down. Every number is read as the nearest double.
 
     >>> Integer(minimum=0, maximum=99, width=5).labels[-1]
     '[95, 100)'
@@ -33,7 +51,8 @@ class Integer(Attribute):
     minimum: int
     maximum: int
     width: int = 1
-    outside: Outside = field(default=Outside.CLIP)
+
+    arrow_type = pa.int64()
 
     def __post_init__(self) -> None:
         """Reject an empty range, bounds that a double cannot hold exactly, and an invalid width."""
@@ -54,67 +73,22 @@ class Integer(Attribute):
         """Number of bins."""
         return (self.maximum - self.minimum) // self.width + 1
 
-    @property
-    def ordered(self) -> bool:
-        """True: bins ascend."""
-        return True
+    @cached_property
+    def whole_bounds(self) -> Integers:
+        """The first number of each bin, and the one after the maximum."""
+        return np.append(np.arange(self.minimum, self.maximum + 1, self.width), self.maximum + 1)
 
-    @property
-    def arrow_type(self) -> pa.DataType:
-        """Type of the column in a release."""
-        return pa.int64()
+    @cached_property
+    def bin_bounds(self) -> Floats:
+        """Those numbers. A double after the maximum is above it, even if it cannot hold the next whole number."""
+        return np.append(self.whole_bounds[:-1], float(max(self.maximum + 1, nextafter(self.maximum, inf))))
 
     def _cell_labels(self) -> tuple[str, ...]:
-        starts = range(self.minimum, self.maximum + 1, self.width)
-        if self.width == 1:
-            return tuple(map(str, starts))
-        return tuple(f"[{start}, {min(start + self.width, self.maximum + 1)})" for start in starts)
-
-    def _reads(self, kind: pa.DataType) -> bool:
-        return reading.is_text(kind) or reading.is_number(kind)
-
-    def _place(self, array: pa.Array) -> Places:
-        kind = array.type
-        if reading.is_whole(kind):
-            return self._bin_native(reading.native_wholes(array))
-        if pa.types.is_floating(kind):
-            return self._bin(reading.floats(array))
-        if reading.is_parsed(kind):
-            values, states = reading.parsed_numbers(array)
-            return np.where(states < 0, states, self._bin(values))
-        return all_of(len(array), ALIEN)
-
-    def _bin(self, values: Floats) -> Places:
-        null = np.isnan(values)
-        limited = np.clip(np.floor(values), -2 * _LARGEST, 2 * _LARGEST)
-        places = self._bin_whole(np.where(null, 0, limited).astype(np.int64))
-        np.putmask(places, null, NULL)
-        return places
-
-    def _bin_native(self, values: AnyIntegers) -> Places:
-        """Bin whole numbers in their own integer type if it can hold the bounds and the width, else as int64."""
-        limits = np.iinfo(values.dtype)
-        if not limits.min <= self.minimum <= self.maximum <= limits.max or self.width > limits.max:
-            return self._bin_whole(values.astype(np.int64))
-        return self._bin_whole(values)
-
-    def _bin_whole(self, values: AnyIntegers) -> Places:
-        unsigned = np.dtype(f"u{values.dtype.itemsize}")
-        # The distance from the minimum is below 2^bits, hence exact in unsigned arithmetic modulo 2^bits.
-        steps = np.clip(values, self.minimum, self.maximum).view(unsigned)
-        steps -= unsigned.type(self.minimum % (1 << 8 * unsigned.itemsize))
-        if self.width > 1:
-            steps //= unsigned.type(self.width)
-        places = steps.astype(signed_type(self.cells))
-        if values.size and values.min() < self.minimum:
-            np.putmask(places, values < self.minimum, BELOW)
-        if values.size and values.max() > self.maximum:
-            np.putmask(places, values > self.maximum, ABOVE)
-        return places
+        bounds = self.whole_bounds
+        return interval_labels(map(str, bounds.tolist()), alone=(np.diff(bounds) == 1) & (self.width == 1), last=")")
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
-        starts = self.minimum + cells * self.width
-        return rng.integers(starts, np.minimum(starts + self.width, self.maximum + 1))
+        return rng.integers(self.whole_bounds[cells], self.whole_bounds[cells + 1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,24 +118,13 @@ class UnevenInteger(Integer):
         return len(self.cuts) + 1
 
     @cached_property
-    def _bounds(self) -> Integers:
+    def whole_bounds(self) -> Integers:
+        """The minimum, the cuts, and the number after the maximum."""
         return np.array([self.minimum, *self.cuts, self.maximum + 1], dtype=np.int64)
-
-    def _cell_labels(self) -> tuple[str, ...]:
-        bounds = self._bounds.tolist()
-        return tuple(str(low) if high == low + 1 else f"[{low}, {high})" for low, high in pairwise(bounds))
-
-    def _bin_whole(self, values: AnyIntegers) -> Places:
-        if values.dtype == np.uint64:  # NumPy would compare these with the bounds as doubles
-            values = np.minimum(values, np.uint64(np.iinfo(np.int64).max))
-        return cut(values.astype(np.int64, copy=False), self._bounds)
-
-    def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
-        return rng.integers(self._bounds[cells], self._bounds[cells + 1])
 
 
 @dataclass(frozen=True)
-class Number(Attribute):
+class Number(Ordered):
     """Numbers in bins between ascending edges. Each bin includes its lower edge; the last bin also includes its upper edge.
 
     Every number is read as the nearest double. Infinity lies above or below the edges; NaN is a null.
@@ -171,7 +134,8 @@ class Number(Attribute):
     """
 
     edges: tuple[float, ...]
-    outside: Outside = field(default=Outside.CLIP, kw_only=True)
+
+    arrow_type = pa.float64()
 
     def __post_init__(self) -> None:
         """Reject edges that are not numbers, not finite or not ascending."""
@@ -186,50 +150,17 @@ class Number(Attribute):
         object.__setattr__(self, "edges", tuple(map(float, edges)))
         if len(edges) < 2:
             raise SpecError("a number attribute needs at least two edges, the bounds of one bin")
-        if any(low >= high for low, high in zip(self.edges, self.edges[1:], strict=False)):
+        if any(low >= high for low, high in pairwise(self.edges)):
             raise SpecError("the edges of a number attribute must ascend, each above the one before")
-        refuse_too_many_cells(self.cells)
-
-    @property
-    def cells(self) -> int:
-        """Number of bins."""
-        return len(self.edges) - 1
-
-    @property
-    def ordered(self) -> bool:
-        """True: bins ascend."""
-        return True
-
-    @property
-    def arrow_type(self) -> pa.DataType:
-        """Type of the column in a release."""
-        return pa.float64()
+        refuse_too_many_cells(len(edges) - 1)
 
     @cached_property
-    def _bounds(self) -> Floats:
+    def bin_bounds(self) -> Floats:
         """The edges, with the last one moved up to the next double, so that the last bin includes it."""
         return np.array([*self.edges[:-1], nextafter(self.edges[-1], inf)])
 
-    @cached_property
-    def _grid(self) -> Grid:
-        return Grid(self._bounds)
-
     def _cell_labels(self) -> tuple[str, ...]:
-        texts = [repr(edge).removesuffix(".0") for edge in self.edges]
-        brackets = [")"] * (self.cells - 1) + ["]"]
-        return tuple(f"[{low}, {high}{end}" for low, high, end in zip(texts, texts[1:], brackets, strict=False))
-
-    def _reads(self, kind: pa.DataType) -> bool:
-        return reading.is_text(kind) or reading.is_number(kind)
-
-    def _place(self, array: pa.Array) -> Places:
-        kind = array.type
-        if reading.is_whole(kind) or pa.types.is_floating(kind):
-            return self._grid.place(reading.floats(array))
-        if reading.is_parsed(kind):
-            values, states = reading.parsed_numbers(array)
-            return np.where(states < 0, states, self._grid.place(values))
-        return all_of(len(array), ALIEN)
+        return interval_labels(map(short, self.edges), alone=[False] * self.cells, last="]")
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
         edges = np.array(self.edges)
@@ -237,6 +168,3 @@ class Number(Attribute):
         share = rng.random(len(cells))
         # low + share * (high - low) would overflow in the widest bins. The result is clipped, since rounding may reach an edge.
         return np.clip(low * (1 - share) + high * share, low, np.nextafter(high, -np.inf))
-
-
-_LARGEST_DOUBLE = np.finfo(np.float64).max.item()

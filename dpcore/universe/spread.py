@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.universe.attribute import Attribute
+from dpcore.universe.attribute import Attribute, Floats
 from dpcore.universe.categorical import Boolean, Categorical
 
-Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 
@@ -34,8 +33,8 @@ class Segments:
     def of(cls, low: npt.NDArray[Any], high: npt.NDArray[Any], cell: Indices, mass: Floats) -> "Segments":
         """Normalise the masses. Segments without mass are left out."""
         held = np.bincount(cell, weights=mass)
-        kept = mass > 0
-        return cls(low[kept], high[kept], cell[kept], (mass / held[cell])[kept])
+        with_mass = mass > 0
+        return cls(low[with_mass], high[with_mass], cell[with_mass], (mass / held[cell])[with_mass])
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +70,10 @@ class Spread:
         """The number of ordered cells."""
         return len(self.bounds) - 1
 
+    def before(self, stop: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the last place before each of these."""
+        return stop - 1 if self.whole else np.nextafter(stop, -np.inf)
+
     @cached_property
     def _before(self) -> Floats:
         """The mass before each segment, in cells."""
@@ -81,24 +84,29 @@ class Spread:
 
     def below(self, places: npt.NDArray[Any]) -> Floats:
         """Return the mass below each place: the number of whole cells below it, and the share of the cell that contains it."""
-        segments = self.segments
-        at = np.searchsorted(segments.low, places, side="right") - 1
-        known = np.maximum(at, 0)
-        width = segments.high[known] - segments.low[known]
-        inside = np.clip(places - segments.low[known], 0, width)
-        found: Floats = np.where(at < 0, 0.0, self._before[known] + segments.mass[known] * (inside / width))
-        return found
+        segment, inside, share = self._within(places)
+        mass: Floats = np.where(inside < 0, 0.0, self._before[segment] + self.segments.mass[segment] * share)
+        return mass
 
     def moment_below(self, places: npt.NDArray[Any], *, power: int = 1) -> Floats:
         """Return the sum of the values below each place, or of their squares for the power 2, each weighted by its mass."""
+        segment, inside, share = self._within(places)
+        low = self.segments.low[segment]
+        partial = self.segments.mass[segment] * share * self._mean(low, low + inside, power)
+        moment: Floats = np.where(inside < 0, 0.0, self._moments[power][segment] + partial)
+        return moment
+
+    def _within(self, places: npt.NDArray[Any]) -> tuple[Indices, npt.NDArray[Any], Floats]:
+        """Return the segment in which, or after which, each place lies, how far inside, and the share of the segment below it.
+
+        The first segment stands for places before it, with a negative distance.
+        """
         segments = self.segments
         at = np.searchsorted(segments.low, places, side="right") - 1
-        known = np.maximum(at, 0)
-        low, width = segments.low[known], segments.high[known] - segments.low[known]
-        inside = np.clip(places - low, 0, width)
-        partial = segments.mass[known] * (inside / width) * self._mean(low, low + inside, power)
-        found: Floats = np.where(at < 0, 0.0, self._moments[power][known] + partial)
-        return found
+        segment = np.maximum(at, 0)
+        width = segments.high[segment] - segments.low[segment]
+        inside = np.where(at < 0, -1, np.clip(places - segments.low[segment], 0, width))
+        return segment, inside, inside / width
 
     @cached_property
     def _moments(self) -> dict[int, Floats]:
@@ -119,9 +127,9 @@ class Spread:
 
     def quantile(self, masses: npt.NDArray[np.float64] | float) -> npt.NDArray[Any]:
         """Return the places below which there are these masses: the inverse of `below`."""
-        segments, wanted = self.segments, np.asarray(masses, dtype=np.float64)
-        at = np.clip(np.searchsorted(self._before, wanted, side="right") - 1, 0, len(segments.low) - 1)
-        share = np.clip((wanted - self._before[at]) / segments.mass[at], 0.0, 1.0)
+        segments, masses = self.segments, np.asarray(masses, dtype=np.float64)
+        at = np.clip(np.searchsorted(self._before, masses, side="right") - 1, 0, len(segments.low) - 1)
+        share = np.clip((masses - self._before[at]) / segments.mass[at], 0.0, 1.0)
         places = segments.low[at] + share * (segments.high[at] - segments.low[at])
         if self.whole:
             places = np.minimum(np.floor(places + 1e-9), segments.high[at] - 1).astype(np.int64)

@@ -10,19 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import UsageError
-from dpcore.universe.attribute import Attribute
+from dpcore.universe.attribute import DAY, EPOCH, Attribute, Floats
 from dpcore.universe.fine_days import MOST_TRIES, STEPS, FineDatetime, FineDays, weekday_of
 from dpcore.universe.fine_numbers import FineInteger, FineNumber
 from dpcore.universe.leaves import Fine, Leaves
-from dpcore.universe.numeric import Integer, Number, UnevenInteger
-from dpcore.universe.reading import DAY, EPOCH
-from dpcore.universe.spread import Floats, Indices, Segments, Spread
+from dpcore.universe.numeric import Integer, Number
+from dpcore.universe.spread import Indices, Segments, Spread
 from dpcore.universe.temporal import CalendarColumn, Datetime
 
 MOST_SEGMENTS = 1 << 20
 """With more segments, days are taken to be alike, and the times of a day too."""
-
-_EPOCH_DAY = EPOCH.toordinal()
 
 
 @lru_cache(maxsize=256)
@@ -60,17 +57,10 @@ def _evenly(bounds: npt.NDArray[Any]) -> Segments:
 
 
 def _integers(attribute: Integer) -> Spread:
-    if isinstance(attribute, FineInteger):
-        bounds = attribute.cell_bounds + attribute.minimum
-        segments = _in_leaves(attribute, offset=attribute.minimum)
-    else:
-        starts = (
-            [attribute.minimum, *attribute.cuts]
-            if isinstance(attribute, UnevenInteger)
-            else range(attribute.minimum, attribute.maximum + 1, attribute.width)
-        )
-        bounds = np.array([*starts, attribute.maximum + 1], dtype=np.int64)
-        segments = _evenly(bounds)
+    bounds = attribute.whole_bounds
+    segments = (
+        _in_leaves(attribute, offset=attribute.minimum) if isinstance(attribute, FineInteger) else _evenly(bounds)
+    )
     edges = tuple(bounds.tolist())
     return Spread(segments, bounds, whole=True, place=Fraction, value=_floats, edges=edges)
 
@@ -99,10 +89,6 @@ def _in_leaves(attribute: Fine, *, offset: int = 0) -> Segments:
     bounds, leaves = attribute.cell_bounds, attribute.leaves
     if leaves is None:
         return _evenly(bounds + offset)
-    return _leaves_of_cells(leaves, bounds, offset=offset)
-
-
-def _leaves_of_cells(leaves: Leaves, bounds: Indices, *, offset: int) -> Segments:
     low = np.array(leaves.starts, dtype=np.int64)
     high = np.append(low[1:], leaves.size)
     cell = np.searchsorted(bounds, low, side="right") - 1
@@ -114,40 +100,29 @@ def _leaves_of_cells(leaves: Leaves, bounds: Indices, *, offset: int) -> Segment
 
 def _calendar(attribute: CalendarColumn) -> Spread:
     """Return the bins of a calendar, of which only the first day or moment is released."""
-    bounds = attribute.bin_bounds
+    bounds = attribute.whole_bounds
     cells = np.arange(len(bounds) - 1)
     return _days(attribute, Segments(bounds[:-1], bounds[:-1] + 1, cells, np.ones(len(cells))), bounds)
 
 
 def _days(attribute: CalendarColumn, segments: Segments, bounds: Indices, *, step: int | None = None) -> Spread:
-    """Return a spread whose places are days, or steps of so many seconds."""
-    if isinstance(attribute, Datetime):
-        seconds = 1 if step is None else step
-        return Spread(
-            segments,
-            bounds,
-            whole=True,
-            place=lambda value: Fraction(_microseconds(value), 10**6 * seconds),
-            value=lambda places: (np.asarray(places) * seconds).astype("datetime64[s]"),
-            edges=tuple(_moment(bound * seconds) for bound in bounds.tolist()),
-        )
+    """Return a spread whose places are steps of so many seconds since 1970; days or seconds, if None."""
+    seconds = attribute.tick if step is None else step
+    unit = "s" if isinstance(attribute, Datetime) else "D"
+    moments = [_moment(bound * seconds) for bound in bounds.tolist()]
     return Spread(
         segments,
         bounds,
         whole=True,
-        place=lambda value: Fraction(_microseconds(value), 10**6 * DAY),
-        value=lambda places: np.asarray(places).astype("datetime64[D]"),
-        edges=tuple(_day(bound) for bound in bounds.tolist()),
+        place=lambda value: Fraction(_microseconds(value), 10**6 * seconds),
+        value=lambda places: (np.asarray(places) * seconds).astype("datetime64[s]").astype(f"datetime64[{unit}]"),
+        edges=tuple(moments if isinstance(attribute, Datetime) else (moment.date() for moment in moments)),
     )
 
 
 def _microseconds(value: date) -> int:
     moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=UTC)
     return (moment.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
-
-
-def _day(number: int) -> date:
-    return date.fromordinal(min(number + _EPOCH_DAY, date.max.toordinal()))
 
 
 def _moment(seconds: int) -> datetime:
@@ -179,21 +154,20 @@ def _fine_moments(attribute: FineDatetime) -> Spread:
     per_day = DAY // step
     days = _fine_days(attribute)
     times = [_times(attribute.week, weekday, per_day) for weekday in range(7)]
-    most = max(len(each.low) for each in times)
+    most = max(len(day.low) for day in times)
     single = bool((days.high - days.low == 1).all())
     if not single or len(days.low) * most > MOST_SEGMENTS:
         low, high, cell, mass = days.low * per_day, days.high * per_day, days.cell, days.mass
     else:
         weekday = weekday_of(days.low)
-        counts = np.array([len(each.low) for each in times])[weekday]
-        day = np.repeat(np.arange(len(counts)), counts)
-        of_day = [times[each] for each in weekday.tolist()]
-        start = days.low[day] * per_day
-        low = start + np.concatenate([each.low for each in of_day])
-        high = start + np.concatenate([each.high for each in of_day])
-        cell, mass = days.cell[day], days.mass[day] * np.concatenate([each.mass for each in of_day])
-    first, last = attribute.bounds
-    segments = _clipped(Segments.of(low, high, cell, mass), -(-first // step), last // step)
+        counts = np.array([len(day.low) for day in times])[weekday]
+        number = np.repeat(np.arange(len(counts)), counts)
+        of_day = [times[day] for day in weekday.tolist()]
+        start = days.low[number] * per_day
+        low = start + np.concatenate([day.low for day in of_day])
+        high = start + np.concatenate([day.high for day in of_day])
+        cell, mass = days.cell[number], days.mass[number] * np.concatenate([day.mass for day in of_day])
+    segments = _clipped(Segments.of(low, high, cell, mass), *attribute.step_range)
     bounds = (attribute.cell_bounds + attribute.first_day) * per_day
     return _days(attribute, segments, bounds, step=step)
 

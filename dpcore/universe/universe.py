@@ -5,20 +5,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.errors import SourceError, SpecError, UsageError
+from dpcore.errors import SpecError, UsageError
 from dpcore.universe.attribute import Attribute
 from dpcore.universe.constraints import Constraint, Possible
 from dpcore.universe.dependencies import Depends, refuse_circles, refuse_shared_determined
-from dpcore.universe.drawing import Intervals, row_intervals
+from dpcore.universe.drawing import Draws, Intervals, row_intervals
 from dpcore.universe.orders import Order, in_order, refuse_large_chains, refuse_mixed_chains
-from dpcore.universe.places import CompactCodes, SignedCodes, compact
 from dpcore.universe.sums import Sum, adding_up, refuse_shared_columns
+
+_Kind = TypeVar("_Kind", bound=Constraint)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,20 +60,23 @@ class Universe:
     @cached_property
     def possible(self) -> dict[tuple[int, ...], Possible]:
         """For the columns of each constraint, by ascending position: which combinations of their codes are possible."""
-        found: dict[tuple[int, ...], Possible] = {}
-        orders = [each for each in self.constraints if isinstance(each, Order)]
+        possible: dict[tuple[int, ...], Possible] = {}
+        orders = self._constraints(Order)
         refuse_mixed_chains(orders, self.attributes)
         refuse_large_chains(orders, self.attributes)
-        refuse_circles([each for each in self.constraints if isinstance(each, Depends)])
+        refuse_circles(self._constraints(Depends))
         refuse_shared_determined(self.constraints)
-        refuse_shared_columns([each for each in self.constraints if isinstance(each, Sum)], orders)
+        refuse_shared_columns(self._constraints(Sum), orders)
         for constraint in self.constraints:
             for columns, table in constraint.tables(self.attributes):
                 places = [self.names.index(column) for column in columns]
                 axes = tuple(sorted(places))
                 turned = table.transpose([places.index(axis) for axis in axes])
-                found[axes] = found[axes] & turned if axes in found else turned
-        return found
+                possible[axes] = possible[axes] & turned if axes in possible else turned
+        return possible
+
+    def _constraints(self, kind: type[_Kind]) -> list[_Kind]:
+        return [constraint for constraint in self.constraints if isinstance(constraint, kind)]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -87,7 +91,7 @@ class Universe:
     @property
     def orders(self) -> dict[int, int]:
         """How many cells of each ordered column are in order, by the column's position."""
-        return {place: each.cells for place, each in enumerate(self.attributes.values()) if each.ordered}
+        return {axis: column.cells for axis, column in enumerate(self.attributes.values()) if column.ordered}
 
     @property
     def size(self) -> int:
@@ -98,36 +102,6 @@ class Universe:
     def schema(self) -> pa.Schema:
         """Schema of a release."""
         return pa.schema([(name, attribute.arrow_type) for name, attribute in self.attributes.items()])
-
-    def encode(self, table: pa.Table) -> tuple[CompactCodes, ...]:
-        """Return the codes of a private table's rows, attribute by attribute, without the rows that any attribute drops."""
-        return self.encode_rows(table)[0]
-
-    def encode_rows(
-        self, table: pa.Table | pa.RecordBatch, *, read: Mapping[str, SignedCodes] = MappingProxyType({})
-    ) -> tuple[tuple[CompactCodes, ...], npt.NDArray[np.bool_]]:
-        """Encode a private table; also return which rows were kept, so that other columns can be filtered alike.
-
-        Args:
-            table: Any table or batch that has each declared column once. Other columns are ignored.
-            read: The codes of columns that were encoded before, -1 for rows to drop. These columns may be of other universes, too.
-
-        Returns:
-            The codes of the kept rows, attribute by attribute, each in the smallest unsigned type for its size; and for
-            each row of the table whether it was kept. Both are as private as the table itself.
-        """
-        self._refuse_incomplete(table)
-        columns = [
-            read[name] if name in read else attribute.encode(table.column(name))
-            for name, attribute in self.attributes.items()
-        ]
-        keep: npt.NDArray[np.bool_] = np.ones(table.num_rows, dtype=np.bool_)
-        for codes in (*columns, *read.values()):
-            if codes.min(initial=0) < 0:
-                keep &= codes >= 0
-        if not keep.all():
-            columns = [codes[keep] for codes in columns]
-        return tuple(compact(codes, size=size) for codes, size in zip(columns, self.shape, strict=True)), keep
 
     def decode(self, codes: Sequence[npt.NDArray[np.integer[Any]]], rng: np.random.Generator) -> pa.Table:
         """Draw a row of values for each row of codes, each within its cell. Values satisfy the orders and sums of columns."""
@@ -159,28 +133,18 @@ class Universe:
         Returns:
             The rows, and whether each row's cells, or parts of cells, allow all orders and sums. Whole possible cells always do.
         """
-        orders = [each for each in self.constraints if isinstance(each, Order)]
-        sums = [each for each in self.constraints if isinstance(each, Sum)]
+        orders, sums = self._constraints(Order), self._constraints(Sum)
         places = {name: place for place, name in enumerate(self.names)}
         intervals = {
             name: within[name] if name in within else row_intervals(self.attributes[name], codes[places[name]])
-            for name in dict.fromkeys(column for each in (*orders, *sums) for column in each.columns)
+            for name in dict.fromkeys(column for constraint in (*orders, *sums) for column in constraint.columns)
         }
         feasible = np.ones(table.num_rows, dtype=np.bool_)
         if orders:
-            ordered = {column: intervals[column] for each in orders for column in each.columns}
-            table, feasible = in_order(table, orders, ordered, attributes=self.attributes, rng=rng)
-        for each in sums:
-            table, allowed = adding_up(table, each, intervals, attributes=self.attributes, rng=rng)
+            ordered = {column: intervals[column] for order in orders for column in order.columns}
+            table, feasible = in_order(table, Draws(orders, ordered, self.attributes, rng), orders)
+        for total in sums:
+            added = {column: intervals[column] for column in total.columns}
+            table, allowed = adding_up(table, Draws((total,), added, self.attributes, rng), total)
             feasible &= allowed
         return table, feasible
-
-    def _refuse_incomplete(self, table: pa.Table | pa.RecordBatch) -> None:
-        present = table.schema.names
-        for name in self.names:
-            found = present.count(name)
-            if found != 1:
-                raise SourceError(
-                    f"the table has {found} columns named {name!r}, but the universe declares one: "
-                    "rename columns in the source, or correct the universe"
-                )

@@ -24,9 +24,6 @@ from flows.server.running import running_url
 from flows.server.settings import SAFE
 from flows.server.temporary import server_home, temporary_server
 
-ANSWER_SECONDS = 3.0
-DRAIN_SECONDS = 5.0
-
 # Defaults, which the user's own settings override. Prefect reads them on import, hence the late imports below.
 ENVIRONMENT = SAFE | {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
@@ -62,7 +59,7 @@ def quiet() -> Iterator[str]:
         url = configured or of_ui
         if url is None:
             url = stack.enter_context(_on_temporary_server())
-        elif not server_answers(url, timeout=ANSWER_SECONDS, direct=not configured):
+        elif not server_answers(url, direct=not configured):
             remedy = _remedy() if configured else "run `dpflow ui --stop`"
             raise UsageError(
                 f"the Prefect server at {shown(url)} does not answer; start it, or {remedy} to run on a temporary one"
@@ -101,11 +98,9 @@ def _no_heartbeats() -> Iterator[None]:
 
 
 def _send_buffered() -> None:
-    """Send the log lines and task states that Prefect still buffers, before a temporary server stops or this process ends."""
-    from flows.prefect_compat import APILogWorker, EventsWorker  # noqa: PLC0415
+    from flows.tasks.progress import send_buffered  # noqa: PLC0415
 
-    APILogWorker.drain_all(timeout=DRAIN_SECONDS)
-    EventsWorker.drain_all(timeout=DRAIN_SECONDS)
+    send_buffered(within=5.0)
 
 
 @contextmanager

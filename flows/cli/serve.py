@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
+from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer
 from dpcore.errors import DpflowError, UsageError
 from dpcore.places import current_places
@@ -28,45 +28,39 @@ from flows.server.settings import HEARTBEAT_SECONDS, SAFE
 from flows.worker.shutdown import until_signalled
 
 POOL = "dpflow"
-ANSWER_SECONDS = 3.0
-POLL_SECONDS = 0.5
-LEAST_RUNS = 2
-"""Runs executed at a time even on one processor, since a run may only be waiting for its ledger or for another worker."""
-
-Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
 progress = logging.getLogger("dpcore.progress")
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verb to the parser."""
-    serve = verbs.add_parser(
+    add_verb(
+        verbs,
         "serve",
-        parents=[common],
-        help="deploy to the configured Prefect server, then execute its scheduled runs until Ctrl-C",
+        "deploy to the configured Prefect server, then execute its scheduled runs until Ctrl-C",
+        argument("--pool", default=POOL, help="the work pool, created if it does not exist (default: %(default)s)"),
+        argument(
+            "--notify",
+            metavar="TYPE/NAME",
+            type=_block_name,
+            help="the Prefect notification block through which to report that an account passes 80 %% of its budget",
+        ),
+        argument(
+            "--limit",
+            metavar="N",
+            type=_number,
+            default=max(
+                2, os.cpu_count() or 1
+            ),  # even on one processor: a run may only be waiting for its ledger, or another worker
+            help="how many runs the worker executes at a time (default: the number of processors, here %(default)s)",
+        ),
+        argument("--deploy-only", action="store_true", help="deploy without starting a worker"),
+        argument(
+            "--wait", metavar="SECONDS", type=float, default=0.0, help="how long to wait for a server that is starting"
+        ),
+        argument("--server-pid", type=int, help=argparse.SUPPRESS),  # passed by `dpflow ui`
+        run=_serve,
     )
-    serve.add_argument(
-        "--pool", default=POOL, help="the work pool, created if it does not exist (default: %(default)s)"
-    )
-    serve.add_argument(
-        "--notify",
-        metavar="TYPE/NAME",
-        type=_block_name,
-        help="the Prefect notification block through which to report that an account passes 80 %% of its budget",
-    )
-    serve.add_argument(
-        "--limit",
-        metavar="N",
-        type=_number,
-        default=max(LEAST_RUNS, os.cpu_count() or 1),
-        help="how many runs the worker executes at a time (default: the number of processors, here %(default)s)",
-    )
-    serve.add_argument("--deploy-only", action="store_true", help="deploy without starting a worker")
-    serve.add_argument(
-        "--wait", metavar="SECONDS", type=float, default=0.0, help="how long to wait for a server that is starting"
-    )
-    serve.add_argument("--server-pid", type=int, help=argparse.SUPPRESS)  # passed by `dpflow ui`
-    serve.set_defaults(verb=_serve)
 
 
 def worker_environment() -> dict[str, str]:
@@ -113,8 +107,8 @@ def _connect(*, wait: float, server: int | None) -> str:
     """Return the URL of the server that is configured, or that `dpflow ui` runs in this folder, once it answers."""
     os.environ.update(homes())
     url = configured_url()
-    if url is None and (found := running()) and found.server.alive:
-        url, server = found.url, found.server.pid
+    if url is None and (ours := running()) and ours.server.alive:
+        url, server = ours.url, ours.server.pid
         os.environ.update(client_environment(url, password()) | no_proxy())
         read_settings()
     if url is None:
@@ -127,12 +121,12 @@ def _connect(*, wait: float, server: int | None) -> str:
             server, words="the Prefect server of this folder has stopped, and this worker with it; run `dpflow ui`"
         )
     deadline = time.monotonic() + wait
-    while not server_answers(url, timeout=ANSWER_SECONDS):
+    while not server_answers(url):
         if time.monotonic() > deadline:
             raise UsageError(
                 f"the Prefect server at {shown(url)} does not answer; start it, or set PREFECT_API_URL to another"
             )
-        time.sleep(POLL_SECONDS)
+        time.sleep(0.5)
     return shown(url)
 
 

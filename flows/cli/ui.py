@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer
 from dpcore.errors import DpflowError, OutputError, UsageError
 from dpcore.places import current_places
 from dpcore.steward.registry import all_registered
-from flows.cli.serve import POOL, Subparsers, worker_environment, worker_name
+from flows.cli.serve import POOL, worker_environment, worker_name
 from flows.server import background
 from flows.server.connection import homes, no_proxy, server_answers
 from flows.server.gate import LOOPBACK
@@ -30,22 +31,15 @@ from flows.server.password import (
 )
 from flows.server.running import Program, Running, forget, note_down, running, ui_folder
 from flows.server.settings import SAFE, first_ui_only
-from flows.server.temporary import LOCK_NAME, RECORDER, server_home
+from flows.server.temporary import BACKLOG, LOCK_NAME, RECORDER, START_SECONDS, server_home
 
 PORT_TRIES = 20
 """How many random ports are tried. Few, so that a program that occupies most ports can't determine the one that is left."""
 
-BACKLOG = 2048
-"""How many connections may wait while the server loads."""
-
-START_SECONDS = 180.0
 STOP_SECONDS = 30.0
-RUN_STOP_SECONDS = 15.0
 CANCELLING_SECONDS = 60
 """How long the server waits for a cancelled run to end. Far longer than a live one takes."""
 
-ANSWER_SECONDS = 1.0
-POLL_SECONDS = 0.2
 SERVER_LOG, WORKER_LOG = "server.log", "worker.log"
 CLIENT = "dpflow-ui"
 """The client name under which this command requests a CSRF token."""
@@ -60,21 +54,21 @@ OF_ANOTHER_SERVER = (
 )
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verb to the parser."""
-    ui = verbs.add_parser(
+    add_verb(
+        verbs,
         "ui",
-        parents=[common],
-        help="start the Prefect UI in the background with everything deployed, and print its address",
+        "start the Prefect UI in the background with everything deployed, and print its address",
+        argument(
+            "--port",
+            type=_port,
+            help="the server's port on 127.0.0.1 (default: a random one at every start; on a fixed port, a page that another account's "
+            "program left in your browser could steal the password)",
+        ),
+        argument("--stop", action="store_true", help="stop the server and the worker of this folder"),
+        run=lambda arguments: _stop() if arguments.stop else _start(arguments.port),
     )
-    ui.add_argument(
-        "--port",
-        type=_port,
-        help="the server's port on 127.0.0.1 (default: a random one at every start; on a fixed port, a page that another account's "
-        "program left in your browser could steal the password)",
-    )
-    ui.add_argument("--stop", action="store_true", help="stop the server and the worker of this folder")
-    ui.set_defaults(verb=lambda arguments: _stop() if arguments.stop else _start(arguments.port))
 
 
 def _start(port: int | None) -> Answer:
@@ -85,14 +79,22 @@ def _start(port: int | None) -> Answer:
         if before and before.server.alive and before.worker.alive:
             hint = "to deploy specs registered since then: dpflow serve --deploy-only"
             return _answer(before, "runs already", *_ignored(port, before), hint)
-        kept = before if before and before.server.alive else None
-        with _signals(signal.default_int_handler):
+        alive = before if before and before.server.alive else None
+        heard: list[int] = []
+
+        def interrupt(number: int, _frame: object) -> None:
+            heard.append(number)
+            raise KeyboardInterrupt
+
+        with _signals(interrupt):
             try:
-                now = _with_new_worker(kept) if kept else _both(port)
+                now = _with_new_worker(alive) if alive else _both(port)
                 _wait_for_worker(now)
+                if heard:  # Python drops an exception that is raised within a destructor or a callback
+                    signal.raise_signal(heard[-1])
             except BaseException:  # including signals: leave nothing half started behind
                 with _signals(signal.SIG_IGN):
-                    _end_worker() if kept else _end_all()
+                    _end_worker() if alive else _end_all()
                 raise
         return _answer(now, "runs", *_ignored(port, now))
 
@@ -114,8 +116,8 @@ def _stop() -> Answer:
     return Answer({"stopped": ended}, "stopped" if ended else "nothing is running for this folder")
 
 
-def _with_new_worker(kept: Running) -> Running:
-    now = replace(kept, worker=_start_worker(kept.port, server=kept.server.pid))
+def _with_new_worker(before: Running) -> Running:
+    now = replace(before, worker=_start_worker(before.port, server=before.server.pid))
     note_down(now)
     return now
 
@@ -145,7 +147,7 @@ def _both_on(listening: socket.socket, port: int) -> Running:
         now = Running(port, Program(pid, arguments), _start_worker(port, server=pid))
         note_down(now)
         _wait(
-            lambda: server_answers(now.url, timeout=ANSWER_SECONDS, direct=True),
+            lambda: server_answers(now.url, timeout=1.0, direct=True),
             program=now.server,
             log=SERVER_LOG,
             what="the Prefect server",
@@ -212,7 +214,7 @@ def _wait(ready: Callable[[], bool], *, program: Program, log: str, what: str) -
     while not ready():
         if not program.alive or time.monotonic() > deadline:
             raise DpflowError(f"{what} did not start; {ui_folder() / log} says why")
-        time.sleep(POLL_SECONDS)
+        time.sleep(0.2)
 
 
 def _listening(port: int | None) -> socket.socket:
@@ -240,19 +242,19 @@ def _port(text: str) -> int:
 def _end_worker() -> None:
     """Stop the worker, which stops its runs first."""
     last = running()
-    found = [process for process in background.all_of(ui_folder()) if last and process.pid == last.worker.pid]
-    background.end(found, patience=STOP_SECONDS)
+    worker = [process for process in background.all_of(ui_folder()) if last and process.pid == last.worker.pid]
+    background.end(worker, patience=STOP_SECONDS)
 
 
 def _end_all() -> bool:
     """Stop worker, runs and server, in this order, so that each can still report how it ended. Return whether anything ran."""
-    found, last = background.all_of(ui_folder()), running()
-    server = [process for process in found if last and process.pid == last.server.pid]
+    processes, last = background.all_of(ui_folder()), running()
+    server = [process for process in processes if last and process.pid == last.server.pid]
     _end_worker()
-    background.end([it for it in background.all_of(ui_folder()) if it not in server], patience=RUN_STOP_SECONDS)
-    background.end(server, patience=STOP_SECONDS)
+    background.end([it for it in background.all_of(ui_folder()) if it not in server], patience=STOP_SECONDS / 2)
+    background.end(background.all_of(ui_folder()), patience=STOP_SECONDS)  # with what the server has started meanwhile
     forget()
-    return bool(found)
+    return bool(processes)
 
 
 @contextmanager
@@ -260,8 +262,8 @@ def _alone() -> Iterator[None]:
     """Hold the lock that lets only one command at a time start or stop the programs of this folder."""
     folder = ui_folder()
     try:
-        for each in (folder.parent, folder):  # mkdir applies the mode only to the last folder of a path
-            each.mkdir(mode=0o700, exist_ok=True)
+        folder.parent.mkdir(mode=0o700, exist_ok=True)  # mkdir applies the mode only to the last folder of a path
+        folder.mkdir(mode=0o700, exist_ok=True)
         lock = (folder / "lock").open("wb")
     except OSError:
         raise OutputError(f"{folder} can't be written; change to a folder of your own") from None
@@ -274,14 +276,14 @@ def _alone() -> Iterator[None]:
 def _signals(handler: Any) -> Iterator[None]:
     """Install a handler for the signals that end this command or its terminal. Ignored signals, as under nohup, stay ignored."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    handled = {number: found for number, found in before.items() if found is not signal.SIG_IGN}
+    handled = {number: usual for number, usual in before.items() if usual is not signal.SIG_IGN}
     for number in handled:
         signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, found in handled.items():
-            signal.signal(number, found)
+        for number, usual in handled.items():
+            signal.signal(number, usual)
 
 
 def _answer(now: Running, state: str, *hints: str) -> Answer:

@@ -5,6 +5,7 @@ An automation is identified by its name, so deploying it again updates it. Autom
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from prefect.automations import (
@@ -55,13 +56,11 @@ def automate(*, notify: str | None) -> bool:
         notify: The notification block to send through, as `TYPE/NAME`. Without one, an existing notification stays as it is.
     """
     with get_client(sync_client=True) as client:
-        tell = _notification(client, notify) if notify else None
-        _put(client, _silent_runs())
-        _put(client, _dead_runs())
-        _put(client, _crashed_runs())
-        _put(client, _lost_runs())
-        told = _put(client, _account_passed(tell), keep_actions=tell is None)
-    return any(isinstance(action, SendNotification) for action in told.actions)
+        notification = _notification(client, notify) if notify else None
+        for automation in (_silent_runs(), _dead_runs(), _crashed_runs(), _lost_runs()):
+            _put(client, automation)
+        of_budget = _put(client, _account_passed(notification), keep_actions=notification is None)
+    return any(isinstance(action, SendNotification) for action in of_budget.actions)
 
 
 def _silent_runs() -> AutomationCore:
@@ -108,14 +107,7 @@ def _dead_runs() -> AutomationCore:
         name="dpflow: dead runs are crashed",
         tags=[TAG],
         description="A run that died with its worker counts as crashed.",
-        trigger=EventTrigger(
-            posture=Posture.Reactive,
-            expect={f"prefect.flow-run.{DEAD}"},
-            match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related=OURS,
-            for_each={"prefect.resource.id"},
-            threshold=1,
-        ),
+        trigger=_event(f"prefect.flow-run.{DEAD}", of="prefect.flow-run.*", match_related=OURS),
         actions=[ChangeFlowRunState(state=StateType.CRASHED, message="The run died with its worker.")],
     )
 
@@ -165,23 +157,29 @@ def _silence(
     )
 
 
+def _event(name: str, *, of: str, **related: Any) -> EventTrigger:
+    """Return a trigger that fires at each event of a name, of resources like this one."""
+    return EventTrigger(
+        posture=Posture.Reactive,
+        expect={name},
+        match={"prefect.resource.id": of},
+        for_each={"prefect.resource.id"},
+        threshold=1,
+        **related,
+    )
+
+
 def _again(message: str) -> ChangeFlowRunState:
     return ChangeFlowRunState(state=StateType.SCHEDULED, name="AwaitingRetry", message=message)
 
 
-def _account_passed(tell: SendNotification | None) -> AutomationCore:
+def _account_passed(notification: SendNotification | None) -> AutomationCore:
     return AutomationCore(
         name="dpflow: an account passes 80 %",
         tags=[TAG],
         description="Notifies once when 80 % of an account's budget is used.",
-        trigger=EventTrigger(
-            posture=Posture.Reactive,
-            expect={PASSED},
-            match={"prefect.resource.id": "dpflow.account.*"},
-            for_each={"prefect.resource.id"},
-            threshold=1,
-        ),
-        actions=[tell or DoNothing()],
+        trigger=_event(PASSED, of="dpflow.account.*"),
+        actions=[notification or DoNothing()],
     )
 
 
@@ -207,17 +205,17 @@ def _block(client: SyncPrefectClient, notify: str) -> UUID:
         ) from None
 
 
-def _put(client: SyncPrefectClient, wanted: AutomationCore, *, keep_actions: bool = False) -> AutomationCore:
+def _put(client: SyncPrefectClient, automation: AutomationCore, *, keep_actions: bool = False) -> AutomationCore:
     """Create an automation, or update the one of this name. One that a person has disabled in the UI stays disabled."""
-    found = client.read_automations_by_name(wanted.name)
-    if not found:
-        client.create_automation(wanted)
-        return wanted
-    first, *doubles = sorted(found, key=lambda automation: str(automation.id))
+    before = client.read_automations_by_name(automation.name)
+    if not before:
+        client.create_automation(automation)
+        return automation
+    first, *doubles = sorted(before, key=lambda automation: str(automation.id))
     for double in doubles:  # two commands at the same moment may both have created it
         client.delete_automation(double.id)
-    kept = {"enabled": first.enabled} | ({"actions": first.actions} if keep_actions else {})
-    updated = _explicit(wanted.model_copy(update=kept))
+    unchanged = {"enabled": first.enabled} | ({"actions": first.actions} if keep_actions else {})
+    updated = _explicit(automation.model_copy(update=unchanged))
     if updated != _explicit(first):  # an update makes the server forget the events seen so far
         client.update_automation(first.id, updated)
     return updated

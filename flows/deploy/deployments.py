@@ -48,10 +48,6 @@ AnySchedule: TypeAlias = DeploymentScheduleCreate | DeploymentScheduleUpdate | D
 ENGINE = "python3 -P -m flows.worker.execute"
 """The command that Prefect's own workers start for a run. Our worker starts the same, without reading it from the deployment."""
 
-BUDGET_CRON = "*/15 * * * *"
-VERIFY_CRON = "30 2 * * *"
-TIMEZONE = "UTC"
-
 
 @dataclass(frozen=True)
 class Deployed:
@@ -63,17 +59,17 @@ class Deployed:
 
 def deploy(pool: str) -> Deployed:
     """Deploy everything to the configured server, for the workers of a pool, and remove what is no longer registered."""
-    wanted = {deployment.full_name: deployment for deployment in deployments(pool)}
+    now = {deployment.full_name: deployment for deployment in deployments(pool)}
     with get_client(sync_client=True) as client:
-        found = {_full_name(client, response): response for response in _ours(client)}
-        for deployment in wanted.values():
+        before = {_full_name(client, response): response for response in _ours(client)}
+        for deployment in now.values():
             if deployment.work_queue_name:
                 ensure_queue(client, pool, deployment.work_queue_name)
             _apply(client, deployment)
-        gone = tuple(sorted(set(found) - set(wanted)))
+        gone = tuple(sorted(before.keys() - now.keys()))
         for name in gone:
-            client.delete_deployment(found[name].id)
-    return Deployed(present=tuple(sorted(wanted)), removed=gone)
+            client.delete_deployment(before[name].id)
+    return Deployed(present=tuple(sorted(now)), removed=gone)
 
 
 def deployments(pool: str) -> Iterator[RunnerDeployment]:
@@ -88,14 +84,14 @@ def deployments(pool: str) -> Iterator[RunnerDeployment]:
         pool=pool,
         name="budget",
         description="Keeps the page of each account up to date, and emits an event when one has passed 80 % of its budget.",
-        schedules=[Cron(BUDGET_CRON, timezone=TIMEZONE, slug=SLUG)],
+        schedules=[Cron("*/15 * * * *", timezone="UTC", slug=SLUG)],
     )
     yield _deployment(
         verify,
         pool=pool,
         name="verify",
         description="Verifies the ledger every night: each charge, each release, and the chain that holds them together.",
-        schedules=[Cron(VERIFY_CRON, timezone=TIMEZONE, slug=SLUG)],
+        schedules=[Cron("30 2 * * *", timezone="UTC", slug=SLUG)],
     )
 
 
@@ -107,10 +103,10 @@ def entrypoint(flow: Flow[..., Any]) -> str:
 def _balances() -> dict[str, tuple[Account, Balance]]:
     """Return every account with the balance of its most used block. Without a ledger, forms are deployed without balances."""
     try:
-        found = overview.look(None).accounts
+        summaries = overview.look(None).accounts
     except DpflowError:
         return {}
-    return {each.account.name: (each.account, each.most_used[1]) for each in found}
+    return {summary.account.name: (summary.account, summary.most_used[1]) for summary in summaries}
 
 
 def _release(entry: Registered, pool: str, balance: tuple[Account, Balance] | None) -> RunnerDeployment:
@@ -173,58 +169,50 @@ def _deployment(  # noqa: PLR0913  the fields of a deployment
 
 def _ours(client: SyncPrefectClient) -> list[DeploymentResponse]:
     ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
-    page = 200
-    found: list[DeploymentResponse] = []
-    while batch := client.read_deployments(deployment_filter=ours, limit=page, offset=len(found)):
-        found += batch
-    return found
+    deployed: list[DeploymentResponse] = []
+    while batch := client.read_deployments(deployment_filter=ours, limit=200, offset=len(deployed)):
+        deployed += batch
+    return deployed
 
 
 def _full_name(client: SyncPrefectClient, deployment: DeploymentResponse) -> str:
     return f"{client.read_flow(deployment.flow_id).name}/{deployment.name}"
 
 
-def _named(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
-    """Return the deployment `flow/name`, whatever its tags are."""
-    try:
-        return client.read_deployment_by_name(name)
-    except ObjectNotFound:
-        return None
-
-
-def _apply(client: SyncPrefectClient, wanted: RunnerDeployment) -> None:
+def _apply(client: SyncPrefectClient, deployment: RunnerDeployment) -> None:
     """Create a deployment, or set all its fields. A pause, a disabled schedule and a schedule added by a person stay as they are."""
-    before = _named(client, wanted.full_name)
-    if before is None:
-        own = {"flow_id": str(client.create_flow_from_name(wanted.flow_name or "")), "name": wanted.name}
-        schedules = [schedule.model_dump(mode="json") for schedule in wanted.schedules or []]
-        body = _fields(wanted) | own | {"schedules": schedules, "concurrency_limit": wanted.concurrency_limit}
+    try:
+        before = client.read_deployment_by_name(deployment.full_name)  # whatever its tags are
+    except ObjectNotFound:
+        own = {"flow_id": str(client.create_flow_from_name(deployment.flow_name or "")), "name": deployment.name}
+        schedules = [schedule.model_dump(mode="json") for schedule in deployment.schedules or []]
+        body = _fields(deployment) | own | {"schedules": schedules, "concurrency_limit": deployment.concurrency_limit}
         client.request("POST", "/deployments/", json=body)
         return
-    fields = _fields(wanted) | _limit(client, wanted, before)
+    fields = _fields(deployment) | _limit(client, deployment, before)
     client.request("PATCH", "/deployments/{id}", path_params={"id": before.id}, json=fields)
-    _put_schedules(client, wanted, before)
+    _put_schedules(client, deployment, before)
 
 
-def _fields(wanted: RunnerDeployment) -> dict[str, Any]:
+def _fields(deployment: RunnerDeployment) -> dict[str, Any]:
     """Return every field that can be set on a deployment, except its schedules, its limit, and whether it is paused.
 
     Prefect's own update omits unset fields, so the server would keep whatever somebody has written there.
     """
     return {
-        "version": wanted.version,
-        "description": wanted.description,
-        "tags": wanted.tags,
-        "parameters": wanted.parameters,
-        "parameter_openapi_schema": wanted._parameter_openapi_schema.model_dump(exclude_unset=True),  # noqa: SLF001  set above
+        "version": deployment.version,
+        "description": deployment.description,
+        "tags": deployment.tags,
+        "parameters": deployment.parameters,
+        "parameter_openapi_schema": deployment._parameter_openapi_schema.model_dump(exclude_unset=True),  # noqa: SLF001  set above
         "enforce_parameter_schema": True,
-        "work_pool_name": wanted.work_pool_name,
-        "work_queue_name": wanted.work_queue_name,
-        "job_variables": wanted.job_variables,
-        "concurrency_options": wanted.concurrency_options.model_dump(mode="json")
-        if wanted.concurrency_options
+        "work_pool_name": deployment.work_pool_name,
+        "work_queue_name": deployment.work_queue_name,
+        "job_variables": deployment.job_variables,
+        "concurrency_options": deployment.concurrency_options.model_dump(mode="json")
+        if deployment.concurrency_options
         else None,
-        "entrypoint": wanted.entrypoint,
+        "entrypoint": deployment.entrypoint,
         "path": None,
         "pull_steps": [],
         "storage_document_id": None,
@@ -232,7 +220,7 @@ def _fields(wanted: RunnerDeployment) -> dict[str, Any]:
     }
 
 
-def _limit(client: SyncPrefectClient, wanted: RunnerDeployment, before: DeploymentResponse) -> dict[str, Any]:
+def _limit(client: SyncPrefectClient, deployment: RunnerDeployment, before: DeploymentResponse) -> dict[str, Any]:
     """Restore the deployment's own concurrency limit, and return the fields that make the deployment use it.
 
     The server names the limit after the deployment. Somebody may have changed it, or have pointed the deployment to another one.
@@ -241,31 +229,31 @@ def _limit(client: SyncPrefectClient, wanted: RunnerDeployment, before: Deployme
     try:
         own = client.read_global_concurrency_limit_by_name(name)
     except ObjectNotFound:
-        return {"concurrency_limit": wanted.concurrency_limit, "global_concurrency_limit_id": None}
-    if (own.limit, own.active, own.slot_decay_per_second) != (wanted.concurrency_limit, True, 0):
-        right = {"limit": wanted.concurrency_limit, "active": True, "slot_decay_per_second": 0}
+        return {"concurrency_limit": deployment.concurrency_limit, "global_concurrency_limit_id": None}
+    if (own.limit, own.active, own.slot_decay_per_second) != (deployment.concurrency_limit, True, 0):
+        right = {"limit": deployment.concurrency_limit, "active": True, "slot_decay_per_second": 0}
         client.request(
             "PATCH", "/v2/concurrency_limits/{id_or_name}", path_params={"id_or_name": str(own.id)}, json=right
         )
     return {"global_concurrency_limit_id": str(own.id)}
 
 
-def _put_schedules(client: SyncPrefectClient, wanted: RunnerDeployment, before: DeploymentResponse) -> None:
+def _put_schedules(client: SyncPrefectClient, deployment: RunnerDeployment, before: DeploymentResponse) -> None:
     """Replace our schedules if they differ. A disabled schedule stays disabled, and schedules of others stay.
 
     A schedule equal to ours under another name is treated as ours: left alone, it would double every run.
     """
-    plans = [_plan(schedule) for schedule in wanted.schedules or []]
+    plans = [_plan(schedule) for schedule in deployment.schedules or []]
     there = [schedule for schedule in before.schedules if schedule.slug == SLUG or _plan(schedule) in plans]
     active = all(schedule.active for schedule in there)
-    ours = [schedule.model_copy(update={"active": active}) for schedule in wanted.schedules or []]
-    if [_told(schedule) for schedule in ours] == [_told(schedule) for schedule in there]:
+    ours = [schedule.model_copy(update={"active": active}) for schedule in deployment.schedules or []]
+    if [_settable(schedule) for schedule in ours] == [_settable(schedule) for schedule in there]:
         return
     for schedule in there:
         client.delete_deployment_schedule(before.id, schedule.id)
     if ours:
-        made = [schedule.model_dump(mode="json") for schedule in ours]
-        client.request("POST", "/deployments/{id}/schedules", path_params={"id": before.id}, json=made)
+        body = [schedule.model_dump(mode="json") for schedule in ours]
+        client.request("POST", "/deployments/{id}/schedules", path_params={"id": before.id}, json=body)
 
 
 def _plan(schedule: AnySchedule) -> tuple[Any, ...]:
@@ -273,6 +261,6 @@ def _plan(schedule: AnySchedule) -> tuple[Any, ...]:
     return schedule.schedule, schedule.parameters
 
 
-def _told(schedule: AnySchedule) -> tuple[Any, ...]:
+def _settable(schedule: AnySchedule) -> tuple[Any, ...]:
     """Return every field that can be set on a schedule."""
     return *_plan(schedule), schedule.active, schedule.slug, schedule.max_scheduled_runs

@@ -1,18 +1,18 @@
 """The verb `dpflow doctor`: find what would leak private data on this machine, and how to fix it."""
 
 import argparse
-from typing import Any
 
+from dpcore.cli.arguments import Subparsers, add_verb
 from dpcore.cli.output import Answer
 
-Subparsers = Any  # argparse publishes no name for what add_subparsers returns
+MORE = (
+    ": find settings and files that would leak private data, and print how to fix each; exit code 1 if there is a leak"
+)
 
 
-def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verb to the parser."""
-    about = "find settings and files on this machine that would leak private data, and print how to fix each; exit code 1 if there is a leak"
-    doctor = verbs.add_parser("doctor", parents=[common], help="check this machine for leaks", description=about)
-    doctor.set_defaults(verb=_doctor)
+    add_verb(verbs, "doctor", "check this machine for leaks", run=_doctor, more=MORE)
 
 
 def _doctor(_arguments: argparse.Namespace) -> Answer:

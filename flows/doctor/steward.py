@@ -16,7 +16,7 @@ from flows.doctor.machine import Machine
 from flows.doctor.settings import FILES, PROFILE, origin
 
 READ, WRITE, ENTER = 0o4, 0o2, 0o1
-EVERYBODY, GROUP = 0, 3
+EVERYBODY, GROUP = 0, 3  # the bits by which their rights are shifted
 OTHERS = 0o077
 SECRET_SETTINGS = (
     "api.auth_string",

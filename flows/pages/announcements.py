@@ -24,7 +24,6 @@ from flows.pages.keys import key
 USED, PASSED = "dpflow.account.used", "dpflow.account.passed"
 PUBLISHED = "dpflow.release.published"
 MATERIALIZED = "prefect.asset.materialization.succeeded"
-_REMEMBERED = 20
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -103,12 +102,12 @@ def dataset_asset(dataset: str) -> Asset:
 
 
 def _announced(what: str, name: str) -> list[str]:
-    found: Any = Variable.get(key(what, name), default=[])
-    return [str(each) for each in found] if isinstance(found, list) else []
+    events: Any = Variable.get(key(what, name), default=[])
+    return list(map(str, events)) if isinstance(events, list) else []
 
 
 def _remember(what: str, name: str, event: UUID) -> None:
-    latest = [*_announced(what, name), str(event)][-_REMEMBERED:]
+    latest = [*_announced(what, name), str(event)][-20:]
     # Two runs that announce at once may both create the variable. A crossing is then the same, so the second can be dropped.
     with suppress(ObjectAlreadyExists):
         Variable.set(key(what, name), latest, tags=["dpflow"], overwrite=True)

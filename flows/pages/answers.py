@@ -7,11 +7,8 @@ from typing import Any
 import pandas as pd
 
 from dpcore.reporting.formatting import at_most
+from dpcore.reporting.markdown import plain
 from dpcore.session.dashboard import WIDER, Answered
-from flows.pages.markdown import plain
-
-MOST_ROWS = 500
-"""The most rows of the artifact. The server stores it whole in its database, and the Parquet files have every row."""
 
 _ENDINGS = ("", "_low", "_high", "_basis")
 
@@ -19,8 +16,8 @@ Row = dict[str, Any]
 
 
 def answer_rows(answers: Sequence[Answered]) -> list[Row]:
-    """Return a row for each number of each group, at most as many as the artifact has room for."""
-    return list(islice((row for answered in answers for row in _rows(answered)), MOST_ROWS))
+    """Return a row for each number of each group, at most 500: the server stores all in its database, and the Parquet files have every row."""
+    return list(islice((row for answered in answers for row in _rows(answered)), 500))
 
 
 def answer_words(answers: Sequence[Answered], *, balance: str, where: str) -> str:

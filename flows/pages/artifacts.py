@@ -28,8 +28,6 @@ from flows.pages.form import refresh_forms
 from flows.pages.keys import key
 from flows.pages.run import budget_page, release_page, rounds_page
 
-EVERY_SECONDS = 1.0
-AFTER_FAILURE_SECONDS = 30.0
 BAR_LENGTH = 20
 
 progress = logging.getLogger("dpcore.progress")
@@ -51,7 +49,8 @@ class Watch:
     def update(self) -> None:
         """Show how far the run is: about once a second, and always when its rounds are over. Writing the release is the last step."""
         rounds = self._run.strategy.rounds
-        done = self._run.rounds[-1].number if self._run.rounds else 0
+        finished = self._run.rounds.done
+        done = finished[-1].number if finished else 0
         over = self._run.strategy.finished or done >= rounds
         if over or time.monotonic() >= self._not_before:
             self._try_to_show((rounds if over else done) / (rounds + 1), self._words(done, over=over))
@@ -61,12 +60,12 @@ class Watch:
         self._try_to_show(1.0, "The release is written.")
 
     def _try_to_show(self, share: float, words: str) -> None:
-        wait = EVERY_SECONDS
+        wait = 1.0
         try:
             with SettingsContext(**self._hurried):
                 self._show(100 * share, f"{bar(share)} {words}")
         except Exception as error:  # noqa: BLE001  no failure here may lose a run
-            wait = AFTER_FAILURE_SECONDS
+            wait = 30.0
             if not self._failed:
                 stewardlog.record(error, where="the progress of a run")
             self._failed = True
@@ -75,12 +74,12 @@ class Watch:
     def _words(self, done: int, *, over: bool) -> str:
         rounds = self._run.strategy.rounds
         if over:
-            made = f"{done} of {rounds} rounds made" if done else "The model is made, without rounds"
-            return f"{made}; the release is written in about {self._run.seconds_left} s."
+            state = f"{done} of {rounds} rounds made" if done else "The model is made, without rounds"
+            return f"{state}; the release is written in about {self._run.rounds.seconds_left} s."
         if not done:
             return f"The first model is made; {rounds} rounds follow."
-        spent = f"{100 * self._run.rounds[-1].spent:.0f} % of its budget spent"
-        return f"Round {done} of {rounds}: {spent}; about {self._run.seconds_left} s more."
+        spent = f"{100 * self._run.rounds.done[-1].spent:.0f} % of its budget spent"
+        return f"Round {done} of {rounds}: {spent}; about {self._run.rounds.seconds_left} s more."
 
     def _show(self, percent: float, words: str) -> None:
         name = key("progress", self._run.account.name)
@@ -134,10 +133,10 @@ def _pages(report: Report, *, note: str) -> Iterator[tuple[str, str, str]]:
     yield "budget", budget_page(report), "The budget before and after the run"
 
 
-def publish_account(found: AccountOverview) -> bool:
+def publish_account(summary: AccountOverview) -> bool:
     """Write the page of an account unless the latest one is identical, and refresh its forms. Return whether the page was written."""
-    refresh_forms(found.account, found.most_used[1])
-    name, text = key("account", found.account.name), account_page(found)
+    refresh_forms(summary.account, summary.most_used[1])
+    name, text = key("account", summary.account.name), account_page(summary)
     with get_client(sync_client=True) as client:
         latest = client.read_artifacts(
             artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[name])), sort=ArtifactSort.UPDATED_DESC, limit=1
@@ -152,7 +151,7 @@ def _earlier(name: str) -> UUID | None:
     """Find the progress artifact of an earlier attempt of the same flow run, to continue it."""
     if flow_run.id is None:
         return None
-    wanted = ArtifactFilter(key=ArtifactFilterKey(any_=[name]), flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run.id]))
+    of_run = ArtifactFilter(key=ArtifactFilterKey(any_=[name]), flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run.id]))
     with get_client(sync_client=True) as client:
-        found = client.read_artifacts(artifact_filter=wanted, limit=1)
-    return found[0].id if found else None
+        artifacts = client.read_artifacts(artifact_filter=of_run, limit=1)
+    return artifacts[0].id if artifacts else None

@@ -1,5 +1,6 @@
 """The page of a release's data in Markdown: what can be relied on, and the pictures of its card. All of it is public."""
 
+from dpcore.reporting.markdown import image, page, plain
 from dpcore.reporting.outcome import Report
 from dpcore.reporting.portrait import CountTable, Portrait
 from dpcore.reporting.portrait_plots import (
@@ -11,7 +12,6 @@ from dpcore.reporting.portrait_plots import (
     pairs_words,
 )
 from dpcore.reporting.ratings import Rating
-from flows.pages.markdown import image, page, plain
 
 MOST_BYTES = 300_000
 """The most bytes of pictures. The server stores every page in its database, and sends it whole."""
@@ -25,18 +25,24 @@ def data_page(report: Report, portrait: Portrait) -> str:
         "Every figure is an estimate, because counts are protected by noise. The thin lines and the figures after ± are 95 % intervals. "
         "`card.html` in the folder of the release has the same pictures, and tells more.",
         "## What you can rely on",
-        "\n".join(_line(each) for each in (*portrait.trusted, *portrait.doubtful)),
+        "\n".join(map(_line, (*portrait.trusted, *portrait.doubtful))),
         " ".join(f"{rating.symbol} {rating}: {plain(rating.meaning)}." for rating in Rating),
-        "## Pairs of columns" if portrait.pairs else "",
-        image(pairs_plot(portrait), plain(pairs_words(portrait))) if portrait.pairs else "",
-        "Below the diagonal: how much two columns tell about each other, from 0 to 100. Above it: whether counts by both can be trusted; m: "
-        "measured together, i: inferred."
-        if portrait.pairs
-        else "",
-        paired_words(portrait) if portrait.pairs else "",
+        *(_pairs(portrait) if portrait.pairs else ()),
         "## The columns",
         *pictures,
         f"The pictures of {left_out:,} more columns are in `card.html`." if left_out else "",
+    )
+
+
+def _pairs(portrait: Portrait) -> tuple[str, ...]:
+    return (
+        "## Pairs of columns",
+        image(pairs_plot(portrait), plain(pairs_words(portrait))),
+        (
+            "Below the diagonal: how much two columns tell about each other, from 0 to 100. Above it: whether counts by both can be trusted; m: "
+            "measured together, i: inferred."
+        ),
+        paired_words(portrait),
     )
 
 
@@ -53,10 +59,10 @@ def _pictures(portrait: Portrait) -> tuple[list[str], int]:
     return parts, portrait.more_columns
 
 
-def _line(found: CountTable) -> str:
+def _line(table: CountTable) -> str:
     """Return what is known of a table of counts, as a line of a list: the UI would cut off a wide table."""
-    columns = " × ".join(map(plain, found.columns))  # noqa: RUF001  a sign of multiplication
-    example = "" if found.example is None else f". For example, {plain(found.example.words)}"
+    columns = " × ".join(map(plain, table.columns))  # noqa: RUF001  a sign of multiplication
+    example = "" if table.example is None else f". For example, {plain(table.example.words)}"
     return (
-        f"- {found.rating.symbol} {found.rating}: counts by **{columns}**, expected error {error_words(found)}{example}"
+        f"- {table.rating.symbol} {table.rating}: counts by **{columns}**, expected error {error_words(table)}{example}"
     )

@@ -26,15 +26,13 @@ from dpcore import Account, Balance
 from dpcore import private_log as stewardlog
 from dpcore.errors import DpflowError
 from dpcore.reporting.formatting import at_most, new_block_epsilon, next_epsilon, next_run
+from dpcore.reporting.markdown import plain
 from dpcore.spec import ReleaseSpec
+from dpcore.spec.advice import MOST_DELTA
 from dpcore.steward.approvals import approval_of
 from dpcore.steward.registry import Registered, all_registered, declared
-from flows.form import AS_DECLARED, MOST_DELTA, MOST_EPSILON
-from flows.pages.markdown import plain
+from flows.form import AS_DECLARED, MOST_EPSILON
 
-DUE_SECONDS = 60
-"""A form is not written so shortly before a scheduled run. On any change of a deployment, Prefect deletes its scheduled runs and makes
-them again a few seconds later, and would miss one that is due in between."""
 DECLARED = {"epsilon", "delta", "rows", "workload", "strategy"}
 """The fields that show what the spec declares."""
 _AS_OF = re.compile(r"as of [-0-9]+ [:0-9]+ UTC")
@@ -62,7 +60,7 @@ def filled(schema: Mapping[str, Any], entry: Registered, balance: tuple[Account,
         ]
     else:
         values = _values(spec)
-        added |= {name: [words] for name, words in _told(spec).items()}
+        added |= {name: [words] for name, words in _unfillable(spec).items()}
     for name, field in fields.items():
         help_text = field.get("description", "").partition("\n\n")[0]  # without what was added before
         field["description"] = "\n\n".join([help_text, *added.get(name, [])])
@@ -98,8 +96,12 @@ def _refresh(client: SyncPrefectClient, entry: Registered, balance: tuple[Accoun
 
 
 def _is_due(client: SyncPrefectClient, deployment: UUID) -> bool:
-    """Return whether a run of the deployment is about to start by its schedule."""
-    soon = FlowRunFilterNextScheduledStartTime(before_=datetime.now(UTC) + timedelta(seconds=DUE_SECONDS))
+    """Return whether a run of the deployment is about to start by its schedule.
+
+    On any change of a deployment, Prefect deletes its scheduled runs and makes them again a few seconds later. It would miss one that is due
+    in between.
+    """
+    soon = FlowRunFilterNextScheduledStartTime(before_=datetime.now(UTC) + timedelta(seconds=60))
     scheduled = FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED]))
     return bool(
         client.read_flow_runs(
@@ -127,7 +129,7 @@ def _values(spec: ReleaseSpec) -> dict[str, Any]:
     return values
 
 
-def _told(spec: ReleaseSpec) -> dict[str, str]:
+def _unfillable(spec: ReleaseSpec) -> dict[str, str]:
     """Return words for declared values that a field can't hold."""
     marginals = spec.workload.marginals
     words = {}

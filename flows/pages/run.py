@@ -7,9 +7,9 @@ from dpcore import Account, Balance
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release.statement import Statement
 from dpcore.reporting.formatting import booked, column_type, figure, left, stated
+from dpcore.reporting.markdown import code, facts, image, mono, page, plain, table
 from dpcore.reporting.outcome import Report, Round
 from dpcore.reporting.plots import Bar, budget_plot, budget_words, percent, rounds_plot, rounds_words
-from flows.pages.markdown import code, facts, image, mono, page, plain, table
 
 MOST_ROUNDS = 100
 """Maximum number of rounds in the list. Of more rounds, the first and last ones are shown."""
@@ -88,7 +88,7 @@ def budget_page(report: Report) -> str:
         else "",
         image(budget_plot(bars), budget_words(bars)),
         f"The bookkeeping, in {symbol} and as a share of the budget:",
-        facts((when, _balance_line(each)) for when, each in (("before", report.before), ("after", report.after))),
+        facts((("before", _balance_line(report.before)), ("after", _balance_line(report.after)))),
     )
 
 
@@ -137,17 +137,17 @@ def _reading(release: str) -> str:
 
 
 def _noise_words(rounds: Sequence[Round]) -> str:
-    least, most = (f"{wanted(each.noise for each in rounds):,.1f}" for wanted in (min, max))
-    size = least if least == most else f"{least} to {most}"
+    noises = [done.noise for done in rounds]
+    size = " to ".join(dict.fromkeys((f"{min(noises):,.1f}", f"{max(noises):,.1f}")))
     return f"The noise added to each count has a standard deviation of {size}."
 
 
 def _round_lines(rounds: Sequence[Round]) -> Iterator[str]:
     half = MOST_ROUNDS // 2
     shown = rounds if len(rounds) <= MOST_ROUNDS else [*rounds[:half], *rounds[-half:]]
-    for each in shown:
-        columns = " × ".join(map(plain, each.columns))  # noqa: RUF001  a multiplication sign
+    for done in shown:
+        columns = " × ".join(map(plain, done.columns))  # noqa: RUF001  a multiplication sign
         yield (
-            f"- {each.number}: **{columns}**, {percent(each.before)} → {percent(each.after)}, noise alone {percent(each.noise_floor)}, "
-            f"spent {percent(each.spent)}"
+            f"- {done.number}: **{columns}**, {percent(done.before)} → {percent(done.after)}, noise alone {percent(done.noise_floor)}, "
+            f"spent {percent(done.spent)}"
         )

@@ -1,15 +1,17 @@
 """The Prefect server as dpflow runs it on this machine: behind a gate, and with serialized writes to its SQLite database.
 
-`dpflow ui` runs it as `python -m flows.server.app DESCRIPTOR`. It inherits the listening socket under that file descriptor, so that no
-other program can take the port while it loads. Its settings are in its environment.
+It runs as `python -m flows.server.app DESCRIPTOR`. It inherits the listening socket under that file descriptor, so that no other program
+can take the port while it loads, and early requests wait for it. Its settings are in its environment.
 """
 
 import asyncio
+import os
 import socket
 import sys
+import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from threading import Thread
 from weakref import WeakKeyDictionary
 
 import uvicorn
@@ -26,6 +28,7 @@ from flows.prefect_compat import (
     get_dialect,
 )
 from flows.server.gate import Gate
+from flows.server.temporary import WHILE_INPUT_IS_OPEN
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
@@ -75,31 +78,41 @@ class WebSocket(WebSocketsSansIOProtocol):
             self.transport.close()
 
 
-def server_config(port: int, **settings: Any) -> ServerConfig:
-    """Return the settings of a server that serves Prefect's application behind the gate on a port of 127.0.0.1."""
-    secret = get_current_settings().server.database.connection_url
+def main() -> None:
+    """Serve until a signal stops the server or, if it was asked to look at it, until standard input closes."""
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    settings = get_current_settings().server
+    secret = settings.database.connection_url
     url = secret.get_secret_value() if secret else ""
     if url and get_dialect(url).name == "sqlite":
         MODELS_DEPENDENCIES["database_config"] = InTurns(connection_url=url)
-    # Both ends are on this machine, where compression costs more than it saves.
-    gate = Gate(create_app(final=True), port=port)
-    return ServerConfig(gate, ws=WebSocket, ws_per_message_deflate=False, **settings)
-
-
-def main() -> None:
-    """Serve until a signal stops the server."""
-    listening = socket.socket(fileno=int(sys.argv[1]))
-    server = get_current_settings().server
-    config = server_config(
-        listening.getsockname()[1],
-        timeout_keep_alive=server.api.keepalive_timeout,
-        log_level=server.logging_level.lower(),
-        ws_ping_interval=server.api.websocket_ping_interval,
-        ws_ping_timeout=server.api.websocket_ping_timeout,
+    config = ServerConfig(
+        Gate(create_app(final=True), port=listening.getsockname()[1]),
+        ws=WebSocket,
+        ws_per_message_deflate=False,  # both ends are on this machine, where compression costs more than it saves
+        ws_ping_interval=settings.api.websocket_ping_interval,
+        ws_ping_timeout=settings.api.websocket_ping_timeout,
+        timeout_keep_alive=settings.api.keepalive_timeout,
+        log_level=settings.logging_level.lower(),
+        lifespan="on",
     )
     serving = uvicorn.Server(config)
+    if WHILE_INPUT_IS_OPEN in sys.argv:
+        Thread(target=_stop_at_end_of_input, args=(serving,), daemon=True).start()
     serving.run(sockets=[listening])
-    sys.exit(0 if serving.started else 1)
+    # The database is closed by now. Prefect's remaining exit handlers take seconds and do nothing useful here.
+    os._exit(0 if serving.started else 1)
+
+
+def _stop_at_end_of_input(serving: uvicorn.Server) -> None:
+    # Not sys.stdin: this thread would hold its lock, and exiting after a failed start would crash.
+    while os.read(0, 1):
+        pass
+    if serving.started:
+        serving.should_exit = True
+        time.sleep(10)
+    # A server that is still creating its database can be cut off, because that is one transaction.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -79,15 +79,15 @@ def end_with(pid: int, *, words: str) -> None:
     They are killed, not terminated: anything they still sent would go to whichever program has taken the other's place.
     """
     try:
-        other = psutil.Process(pid)
+        awaited = psutil.Process(pid)
     except psutil.NoSuchProcess:
         _end_now(words)
     else:
-        Thread(target=_end_after, args=(other, words), daemon=True).start()
+        Thread(target=_end_after, args=(awaited, words), daemon=True).start()
 
 
-def _end_after(other: psutil.Process, words: str) -> None:
-    while _is_alive(other):
+def _end_after(awaited: psutil.Process, words: str) -> None:
+    while _is_alive(awaited):
         time.sleep(POLL_SECONDS)
     _end_now(words)
 

@@ -19,7 +19,7 @@ def configured_url() -> str | None:
     return get_current_settings().api.url or None
 
 
-def server_answers(url: str, *, timeout: float, direct: bool = False) -> bool:
+def server_answers(url: str, *, timeout: float = 3.0, direct: bool = False) -> bool:
     """Return whether a Prefect server answers at an API URL. Asking for a password counts as an answer.
 
     Args:

@@ -22,7 +22,6 @@ from dpcore.service.gate import (
 from dpcore.service.gate import Gate as ServiceGate
 
 LOOPBACK = "127.0.0.1"
-HTTP_PORT = 80
 OPEN_PATH = "/open"
 """Path of the login page, and of any path below it. The page moves the password from its own address to where Prefect's pages read it."""
 
@@ -90,7 +89,7 @@ class Gate(ServiceGate):
     """
 
     def __init__(self, app: Any, *, port: int) -> None:
-        end = "" if port == HTTP_PORT else f":{port}"  # browsers omit the default port
+        end = "" if port == 80 else f":{port}"  # browsers omit the default port
         self._host = f"{LOOPBACK}{end}"
         self._origin = f"http://{self._host}"
         super().__init__(app, hosts=[self._host, f"localhost{end}"], origins=[self._origin], most_bytes=None)

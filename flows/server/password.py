@@ -14,9 +14,7 @@ from flows.server.running import ui_folder
 
 NAME = "password"
 USER = "dpflow"
-OTHERS = 0o077
-
-FIRST_PORT, LAST_PORT = 1024, 2**16 - 1
+LAST_PORT = 2**16 - 1
 BLOCKED_PORTS = frozenset(
     [1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, *range(6665, 6670), 6679, 6697, 10080]
 )
@@ -30,7 +28,7 @@ def new_password() -> str:
 
 def random_port() -> int:
     """Return a random port, free or not, from all unprivileged ports that browsers can use."""
-    return secrets.choice([port for port in range(FIRST_PORT, LAST_PORT + 1) if port not in BLOCKED_PORTS])
+    return secrets.choice([port for port in range(1024, LAST_PORT + 1) if port not in BLOCKED_PORTS])
 
 
 def new_login_path() -> str:
@@ -43,12 +41,12 @@ def make_password() -> str:
 
     Each start has its own, so the password of an earlier server is worthless.
     """
-    made, draft = new_password(), ui_folder() / f"{NAME}.new"
+    secret, draft = new_password(), ui_folder() / f"{NAME}.new"
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as output:
-        output.write(made)
+        output.write(secret)
     draft.replace(ui_folder() / NAME)
-    return made
+    return secret
 
 
 def password() -> str:
@@ -57,13 +55,13 @@ def password() -> str:
     Raises:
         UsageError: The password file is gone, or other accounts may have read it.
     """
-    kept = kept_password()
-    if kept is None:
+    secret = kept_password()
+    if secret is None:
         raise UsageError(
             f"the password of the local server, in {str(ui_folder() / NAME)!r}, can't be read or is open to other users; "
             "run `dpflow ui --stop`, then `dpflow ui`, which makes a new one"
         )
-    return kept
+    return secret
 
 
 def client_environment(url: str, secret: str) -> dict[str, str]:
@@ -80,7 +78,7 @@ def kept_password() -> str | None:
     """Return the stored `USER:PASSWORD`, or None if there is none or other accounts may have read it."""
     file = ui_folder() / NAME
     try:
-        kept = file.read_text(encoding="ascii")
-        return kept if kept.startswith(f"{USER}:") and not file.stat().st_mode & OTHERS else None
+        secret = file.read_text(encoding="ascii")
+        return secret if secret.startswith(f"{USER}:") and not file.stat().st_mode & 0o077 else None
     except (OSError, ValueError):
         return None

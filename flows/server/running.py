@@ -58,8 +58,8 @@ def running() -> Running | None:
 
 def running_url() -> str | None:
     """Return the API URL of the background server of this folder, if one runs."""
-    found = running()
-    return found.url if found and found.server.alive else None
+    last = running()
+    return last.url if last and last.server.alive else None
 
 
 def note_down(what: Running) -> None:

@@ -1,9 +1,14 @@
-"""A temporary Prefect server for one run. Prefect's own temporary server writes to the terminal and can outlive the run."""
+"""A temporary Prefect server for one run. Prefect's own temporary server writes to the terminal and can outlive the run.
+
+The server stops when its standard input closes. However the process ends that holds the other end of this pipe, even by `kill -9`, nothing
+is left running.
+"""
 
 import fcntl
 import http.client
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,8 +21,15 @@ from dpcore.errors import DpflowError
 from dpcore.places import current_places
 from flows.server.password import new_password
 
+WHILE_INPUT_IS_OPEN = "--while-input-is-open"
+"""The argument that makes a server stop when its standard input closes."""
+
+BACKLOG = 2048
+"""How many connections may wait while a server loads."""
+
 START_SECONDS = 180
-STOP_SECONDS = 15
+"""How long a server or a worker may take to start."""
+
 LOG_NAME = "server.log"
 LOCK_NAME = "server.lock"
 
@@ -32,6 +44,7 @@ SERVER_ENVIRONMENT = {
     "PREFECT__SERVER_FINAL": "1",
     "PREFECT_UI_ENABLED": "false",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",
+    "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
     **RECORDER,
 }
 
@@ -59,27 +72,32 @@ def temporary_server() -> Iterator[TemporaryServer]:
             # One at a time: two servers can't create the same database at once. Once it exists, they can share it.
             with (home / LOCK_NAME).open("wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                process = stack.enter_context(_child(home, password))
+                process, port = _start(home, password)
+                stack.enter_context(process)
                 stack.callback(_stop, process)
-                port = _wait_until_up(process, home)
+                _wait_until_up(port, home)
             yield TemporaryServer(url=f"http://127.0.0.1:{port}/api", password=password, home=home)
     finally:
         if deleted:
             shutil.rmtree(home, ignore_errors=True)
 
 
-def _child(home: Path, password: str) -> subprocess.Popen[bytes]:
+def _start(home: Path, password: str) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the server's process, and return it with the port that it has from the first moment on."""
     own = {"PREFECT_HOME": str(home), "PREFECT_SERVER_API_AUTH_STRING": password}
-    with (home / LOG_NAME).open("ab") as log:
-        return subprocess.Popen(  # noqa: S603  our own file, by our own interpreter
-            [sys.executable, "-P", str(Path(__file__).with_name("child.py"))],
+    with socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listening, (home / LOG_NAME).open("ab") as log:
+        number = listening.fileno()
+        process = subprocess.Popen(  # noqa: S603  our own module, by our own interpreter
+            [sys.executable, "-P", "-m", "flows.server.app", str(number), WHILE_INPUT_IS_OPEN],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=log,
             stderr=log,
             env=os.environ | SERVER_ENVIRONMENT | own,
+            pass_fds=[number],
             # Ctrl-C must only reach the run, which still has to report to the server how it ended.
             start_new_session=True,
         )
+        return process, int(listening.getsockname()[1])
 
 
 def own_home() -> Path:
@@ -104,31 +122,27 @@ def _home() -> tuple[Path, bool]:
         return Path(tempfile.mkdtemp(prefix="dpflow-prefect-")), True
 
 
-def _wait_until_up(process: subprocess.Popen[bytes], home: Path) -> int:
-    """Return the server's port once it has answered a request, which it does as soon as it is up."""
-    connection = None
+def _wait_until_up(port: int, home: Path) -> None:
+    """Return once the server has answered a request, which it does as soon as it is up."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
     try:
-        port = int(process.stdout.readline()) if process.stdout else 0
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
         connection.request("GET", "/api/health")
         healthy = connection.getresponse().status == http.client.OK
-    except (OSError, ValueError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException):
         healthy = False
     finally:
-        if connection:
-            connection.close()
+        connection.close()
     if not healthy:
         raise DpflowError(
             f"the temporary Prefect server did not start; {home / LOG_NAME} says why. The folder only contains the history of "
             "runs, so you can delete it and try again, or start a server yourself and set PREFECT_API_URL"
         )
-    return port
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     if process.stdin:
         process.stdin.close()
     try:
-        process.wait(STOP_SECONDS)
+        process.wait(15)
     except subprocess.TimeoutExpired:
         process.kill()

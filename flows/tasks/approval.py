@@ -53,8 +53,8 @@ def await_approval(declaration: Declaration, *, approved: bool) -> None:
         key = f"{KEY}-{len(_asked(earlier)) + 1}-{declaration.digest}"
         words = _question(declaration, policy)
         progress.info("%s", words)
-        wanted: State[None] = Suspended(timeout_seconds=policy.within_seconds, pause_key=key, message=words)
-        state = client.set_flow_run_state(run.id, wanted).state
+        suspended: State[None] = Suspended(timeout_seconds=policy.within_seconds, pause_key=key, message=words)
+        state = client.set_flow_run_state(run.id, suspended).state
         if state and state.is_paused():
             raise Pause(state=state)
         # Another process that executes this run has asked meanwhile, and may have been answered.

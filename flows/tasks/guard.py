@@ -228,12 +228,12 @@ def _fresh(error: DpflowError) -> DpflowError:
 
 def _public_name(kind: type[BaseException]) -> str:
     """Return the name of a class if it stands in a module. A class that is made at run time may be named after a value."""
-    found: object = None
+    named: object = None
     with suppress(Exception):  # a class may state anything as its module, and a module may compute its attributes
-        found = sys.modules.get(kind.__module__)
+        named = sys.modules.get(kind.__module__)
         for part in kind.__qualname__.split("."):
-            found = getattr(found, part, None)
-    return kind.__name__ if found is kind else "an error"
+            named = getattr(named, part, None)
+    return kind.__name__ if named is kind else "an error"
 
 
 def _place(trace: TracebackType | None) -> str:

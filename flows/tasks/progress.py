@@ -7,11 +7,9 @@ from contextlib import contextmanager
 
 from prefect.context import FlowRunContext, TaskRunContext
 
-from flows.prefect_compat import APILogHandler
+from flows.prefect_compat import APILogHandler, APILogWorker, EventsWorker
 
 LOGGER = "dpcore.progress"
-TASK_RUNS = "prefect.task_runs"
-"""The logger with which Prefect reports how each task run ended."""
 
 
 def drop_traceback(record: logging.LogRecord) -> bool:
@@ -31,6 +29,12 @@ class RunLog(APILogHandler):
             super().emit(bare)
 
 
+def send_buffered(*, within: float) -> None:
+    """Send the log lines and task states that Prefect still buffers, before a temporary server stops or this process ends."""
+    APILogWorker.drain_all(timeout=within)
+    EventsWorker.drain_all(timeout=within)
+
+
 @contextmanager
 def progress_in_run_log() -> Iterator[None]:
     """Send progress lines to the current run's log while the context is open. A nested flow uses its parent's handler."""
@@ -45,7 +49,7 @@ def progress_in_run_log() -> Iterator[None]:
     # Prefect's root logger writes to the terminal, but there the command line shows these lines itself.
     logger.propagate = False
     # The line already contains the error, and the traceback of an error that the guard made adds nothing.
-    ends = logging.getLogger(TASK_RUNS)
+    ends = logging.getLogger("prefect.task_runs")  # with which Prefect reports how each task run ended
     ends.addFilter(drop_traceback)
     try:
         yield

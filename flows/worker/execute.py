@@ -24,10 +24,10 @@ from dpcore.errors import UsageError
 from dpcore.private_log import output_taken
 from flows.deploy.deployments import FLOWS
 from flows.form import form_fields
-from flows.prefect_compat import APILogWorker, EventsWorker, configure_from_env, handle_engine_signals, run_flow
+from flows.prefect_compat import configure_from_env, handle_engine_signals, run_flow
+from flows.tasks.progress import send_buffered
 from flows.tasks.refusals import refused_state
 
-DRAIN_SECONDS = 10.0
 RESULTS = "results"
 """The part of the run's temporary folder in which Prefect stores the public errors of a failed run."""
 
@@ -42,8 +42,7 @@ def main() -> None:
             traceback.print_exc()
         finally:
             with suppress(Exception):  # the server may be gone
-                APILogWorker.drain_all(timeout=DRAIN_SECONDS)
-                EventsWorker.drain_all(timeout=DRAIN_SECONDS)
+                send_buffered(within=10.0)
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
@@ -115,7 +114,7 @@ def _parameters(run: FlowRun, flow: Flow[..., Any]) -> dict[str, Any]:
 
 def _is_plain(value: JsonValue) -> bool:
     if isinstance(value, list):
-        return all(isinstance(each, str) for each in value)
+        return all(isinstance(item, str) for item in value)
     return value is None or isinstance(value, str | bool | int | float)
 
 

@@ -27,19 +27,21 @@ def disallowed_overrides(
         flow: The name of its flow.
         template: The base job template of the work pool.
     """
-    found = [f"{override} in the job variables of the run" for override in _variables(run.job_variables)]
+    overrides = [f"{override} in the job variables of the run" for override in _variables(run.job_variables)]
     if flow not in FLOWS:
-        found.append("a flow that is not one of dpflow's")
+        overrides.append("a flow that is not one of dpflow's")
     if deployment is None:
-        return [*found, "to be executed without a deployment"]
-    found += [f"{override} in the job variables of the deployment" for override in _variables(deployment.job_variables)]
+        return [*overrides, "to be executed without a deployment"]
+    overrides += [
+        f"{override} in the job variables of the deployment" for override in _variables(deployment.job_variables)
+    ]
     if flow in FLOWS and deployment.entrypoint != entrypoint(FLOWS[flow]):
-        found.append("another entrypoint")
+        overrides.append("another entrypoint")
     if deployment.path or deployment.storage_document_id or deployment.infrastructure_document_id:
-        found.append("code from another place")
+        overrides.append("code from another place")
     if deployment.pull_steps:
-        found.append("pull steps")
-    return found + [f"{override} in the template of the work pool" for override in _fixed(template)]
+        overrides.append("pull steps")
+    return overrides + [f"{override} in the template of the work pool" for override in _fixed(template)]
 
 
 def _variables(values: Mapping[str, Any] | None) -> Iterator[str]:
@@ -55,6 +57,6 @@ def _fixed(template: Mapping[str, Any]) -> Iterator[str]:
     job = template.get("job_configuration") or {}
     variables = (template.get("variables") or {}).get("properties") or {}
     for name, override in OVERRIDABLE.items():
-        given = job.get(name)
-        if (given and given != f"{{{{ {name} }}}}") or (variables.get(name) or {}).get("default"):
+        value = job.get(name)
+        if (value and value != f"{{{{ {name} }}}}") or (variables.get(name) or {}).get("default"):
             yield override

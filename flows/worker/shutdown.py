@@ -11,14 +11,6 @@ from typing import Any
 
 import psutil
 
-PATIENCE_SECONDS = 15.0
-"""How long the runs have to report that they were interrupted."""
-
-INTERRUPT_SECONDS = 5.0
-"""How long runs that a terminal has interrupted together with the worker have to end, before they get SIGTERM."""
-
-POLL_SECONDS = 0.1
-
 
 async def until_signalled(work: Coroutine[Any, Any, None]) -> frozenset[str]:
     """Run until the work ends, or until SIGTERM or Ctrl-C. Then let the child processes end first; a second signal kills them.
@@ -61,12 +53,12 @@ def _run_ids(processes: list[psutil.Process]) -> Iterator[str]:
 
 
 async def _end(working: asyncio.Future[None], children: list[psutil.Process], number: signal.Signals) -> None:
-    if number == signal.SIGINT:
-        await _gone(children, within=INTERRUPT_SECONDS)
+    if number == signal.SIGINT:  # a terminal has interrupted the runs, too
+        await _gone(children, within=5.0)
     for child in children:
         with suppress(psutil.NoSuchProcess):
             child.terminate()
-    await _gone(children, within=PATIENCE_SECONDS)
+    await _gone(children, within=15.0)  # to report that they were interrupted
     working.cancel()
 
 
@@ -74,4 +66,4 @@ async def _gone(processes: list[psutil.Process], *, within: float) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within
     while any(process.is_running() for process in processes) and loop.time() < deadline:
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(0.1)

@@ -73,7 +73,7 @@ class Turns:
 
     def take(self, queue: UUID | None) -> None:
         """Record that a run was taken from a queue."""
-        self._taken = [other for other in self._taken if other != queue] + [queue]
+        self._taken = [earlier for earlier in self._taken if earlier != queue] + [queue]
 
     def sort(self, offered: Iterable[WorkerFlowRunResponse]) -> list[WorkerFlowRunResponse]:
         """Return the offered runs in the order in which to take them: one of each queue, then another of each."""

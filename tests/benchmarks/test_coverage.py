@@ -11,8 +11,9 @@ import pytest
 
 from benchmarks.coverage_questions import KINDS, Asked, Record, Truth, question_cells
 from benchmarks.coverage_results import draw, in_words, summary
-from dpcore.answers.evaluate import evaluate
+from dpcore.answers.evaluate import Prepared, of_groups
 from dpcore.answers.query import Output, Query
+from dpcore.tables.reading.encoding import encode_rows
 from dpcore.universe import Boolean, Categorical, Integer, Universe
 
 
@@ -85,7 +86,7 @@ def test_the_truth_of_a_count_is_what_its_condition_gives_on_the_table() -> None
         }
     )
     truth = Truth(SimpleNamespace(universe=COLUMNS), frame)  # type: ignore[arg-type]
-    codes, _ = COLUMNS.encode_rows(pa.Table.from_pandas(frame, preserve_index=False))
+    codes, _ = encode_rows(COLUMNS, pa.Table.from_pandas(frame, preserve_index=False))
     counts = np.zeros(COLUMNS.shape)
     np.add.at(counts, tuple(np.asarray(each) for each in codes), 1)
     for _ in range(150):
@@ -93,9 +94,6 @@ def test_the_truth_of_a_count_is_what_its_condition_gives_on_the_table() -> None
         wanted = truth.number("count", condition, kept, rng)
         assert wanted is not None
         asked, expected = wanted
-        found = evaluate(
-            Query((Output("x", asked),)),
-            COLUMNS,
-            lambda axes: counts.sum(axis=tuple(axis for axis in range(4) if axis not in axes)),
-        )
+        whole = of_groups(counts, (0, 1, 2, 3), [np.arange(size) for size in counts.shape])
+        found = Prepared(Query((Output("x", asked),)), COLUMNS).evaluate(whole)
         assert found[asked].item() == pytest.approx(expected)

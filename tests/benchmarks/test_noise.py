@@ -30,7 +30,7 @@ def test_a_small_run_reports_every_noise_scale_and_selection() -> None:
         ("discrete-laplace", WIDE),
         ("discrete-gaussian", WIDE),
     ]
-    assert [row["noise"] for row in result["selections"]] == ["laplace", "exponential", "gumbel"]
+    assert [row["noise"] for row in result["selections"]] == ["gumbel", "permute-and-flip", "laplace"]
     for row in result["noise"] + result["selections"]:
         assert row["to_numpy"] == pytest.approx(row["seconds"] / row["numpy_seconds"])
     without = [row["noise"] for row in result["noise"] + result["selections"] if row["opendp_seconds"] is None]

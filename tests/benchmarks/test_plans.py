@@ -13,7 +13,8 @@ from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.runs.planning.plan import plan_run
 from tests.benchmarks.test_tables import skip_without_data
-from tests.dpcore.runs.planning.test_rated import check_pairs, measured_in_a_run
+from tests.dpcore.runs.planning.test_plan import measured_in_a_run
+from tests.dpcore.runs.planning.test_rated import check_pairs
 
 CASES: list[tuple[str, str, tuple[str, ...], int, dict[str, Any], str]] = [
     (

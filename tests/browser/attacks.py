@@ -8,9 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import uvicorn
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
-from tests.browser.prefect_ui import log_in
 from tests.flows.stack import wait_for
 
 SECRET = "Kd3_read%"  # noqa: S105  what the server tells whoever may read
@@ -132,25 +131,20 @@ def elsewhere() -> Iterator[int]:
         server.shutdown()
 
 
-def attack(browser: Browser, page: str, target: Target, *, login: str | None = None) -> dict[str, str | None]:
+def attack(context: BrowserContext, page: str, target: Target) -> dict[str, str | None]:
     """Open a page and try everything from there; return what the page has learned, by attack.
 
     Whatever has the path `/rebound` is answered here: a page that was loaded while its host name still led to the attacker.
 
     Args:
-        browser: The browser of the person who is attacked.
+        context: The browser's profile of the person who is attacked, who may be logged in in another window.
         page: The attacker's page.
         target: Where the requests go.
-        login: The address with which the person has logged in before, in another window.
     """
-    context = browser.new_context()
-    try:
-        if login:
-            log_in(context.new_page(), login)
-        opened = context.new_page()
-        empty = "<!doctype html><body></body>"
-        opened.route("**/rebound", lambda route: route.fulfill(content_type="text/html", body=empty))
-        opened.goto(page)
-        return dict(opened.evaluate(SCRIPT, vars(target)))
-    finally:
-        context.close()
+    opened = context.new_page()
+    empty = "<!doctype html><body></body>"
+    opened.route("**/rebound", lambda route: route.fulfill(content_type="text/html", body=empty))
+    opened.goto(page)
+    told = dict(opened.evaluate(SCRIPT, vars(target)))
+    opened.close()
+    return told

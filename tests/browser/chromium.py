@@ -24,10 +24,11 @@ FLAGS = (
 LOCAL_CHECKS = "LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets,BlockInsecurePrivateNetworkRequests"
 WITHOUT_HOST = {"data", "blob", "about", "file"}
 SCREENSHOTS = Path(__file__).parents[2] / "test-output" / "screenshots"
+PICTURES = bool(os.environ.get("DPFLOW_SCREENSHOTS"))
 SCHEMES = ("dark", "light")
 WIDTH, HEIGHT = 1280, 1000
 POLICY = "Content Security Policy"
-ACTION_MILLISECONDS = 30_000
+ACTION_MILLISECONDS = 300_000
 
 
 @dataclass(frozen=True)
@@ -46,23 +47,21 @@ class Visitor:
         return [url for url in self.requests if is_outside(url)]
 
     def shoot(self, name: str, *, schemes: tuple[str, ...] = SCHEMES) -> None:
-        """Keep a picture of the whole page, in dark and in light."""
+        """Keep pictures of the whole page, in dark and in light, if `DPFLOW_SCREENSHOTS` is set: somebody wants to look at them."""
+        if not PICTURES:
+            return
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        self.page.set_viewport_size({"width": WIDTH, "height": max(HEIGHT, self._height())})
+        before = self.page.viewport_size or {"width": WIDTH, "height": HEIGHT}
+        self.page.set_viewport_size({"width": before["width"], "height": max(HEIGHT, self._height())})
         for scheme in schemes:
             self.wear(scheme)
             self.page.screenshot(path=SCREENSHOTS / f"{name}-{scheme}.png", animations="disabled")
-        self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+        self.page.set_viewport_size(before)
 
     def wear(self, scheme: str) -> None:
         """Switch to dark or light: for a page that asks the system, and for Prefect's, which go by the class of their root."""
         self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         self.page.evaluate("scheme => { document.documentElement.className = scheme }", scheme)
-
-    def wear_anew(self, scheme: str) -> None:
-        """Switch as Prefect's settings do, and load the page again, which what is drawn on a canvas needs."""
-        self.page.evaluate("scheme => localStorage.setItem('color-scheme', JSON.stringify(scheme))", scheme)
-        self.page.reload(wait_until="networkidle")
 
     def _height(self) -> int:
         """The height of all there is; in Prefect's pages it is a part of the page that scrolls."""

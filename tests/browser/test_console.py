@@ -175,9 +175,7 @@ def test_the_console_is_for_everybody_on_any_screen(reader: Visitor, console: tu
         assert page.evaluate(STICKING_OUT) == []
         found += violations(reader)
     assert found == []
-    page.screenshot(
-        path=Path(__file__).parents[2] / "test-output" / "screenshots" / "console-phone.png", full_page=True
-    )
+    reader.shoot("console-phone")
 
 
 def test_nothing_of_the_token_is_left_in_the_browser(reader: Visitor, console: tuple[str, str]) -> None:

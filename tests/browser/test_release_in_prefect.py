@@ -12,15 +12,12 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.accessibility import violations
-from tests.browser.chromium import HEIGHT, SCREENSHOTS, WIDTH, Visitor, visiting
+from tests.browser.chromium import HEIGHT, WIDTH, Visitor, visiting
 from tests.browser.prefect_ui import FIELDS, Form, expect_state, log_in, open_form, open_run, open_tab, options, sent
 from tests.flows.connections import recorded
 from tests.flows.stack import Stack
 
 NAME = "clinic"
-THRESHOLD = 0.8
-"""Of epsilon; the spec declares 1."""
-
 DECLARED: dict[str, Any] = {"epsilon": 1, "delta": 1e-9, "workload": 2, "strategy": "mwem"}
 """What the spec declares, as far as the form can show it."""
 TELEPHONE = 390
@@ -34,9 +31,6 @@ NOT_OURS = ("scrollable-region-focusable",)
 @pytest.fixture(scope="module")
 def form(stack: Stack, visitor: Visitor) -> Form:
     """The form of a release that no other test uses, opened from the front page."""
-    stack.register(NAME, epsilon=2)
-    stack.here("approval", NAME, "--above", str(THRESHOLD))
-    stack.dpflow("serve", "--deploy-only")
     log_in(visitor.page, stack.login)
     return open_form(visitor.page, stack.page, NAME)
 
@@ -151,9 +145,6 @@ def test_the_run_page_shows_what_happened(run: str, visitor: Visitor) -> None:
     for line in (f"reserved epsilon {EPSILON:g} of account {NAME}", "round 4/4"):
         expect(page.get_by_text(line).first).to_be_visible()
     visitor.shoot("run", schemes=("dark",))
-    visitor.wear_anew("light")
-    expect_state(page, "Completed")
-    visitor.shoot("run", schemes=("light",))
     open_tab(page, "Task Runs")
     for task in ("report", "settle", "publish", "sample", "round-004/update"):
         expect(page.get_by_role("link", name=task, exact=True)).to_be_visible()
@@ -204,7 +195,7 @@ def test_a_page_of_the_run_shows_its_tables_and_pictures_to_everybody(
     visitor.shoot(f"{kind}-page")
     visitor.page.set_viewport_size({"width": TELEPHONE, "height": HEIGHT})
     assert article.evaluate("it => it.scrollWidth <= it.clientWidth")
-    visitor.page.screenshot(path=SCREENSHOTS / f"{kind}-page-telephone.png", animations="disabled", full_page=True)
+    visitor.shoot(f"{kind}-page-telephone")
     visitor.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
     assert violations(visitor, within=MARKDOWN, but=NOT_OURS) == []
 

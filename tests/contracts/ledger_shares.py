@@ -89,7 +89,7 @@ class LedgerShares(LedgerStoreTests):
         self, ledger: Ledger, url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         lease = shared(ledger, ada=100)
-        monkeypatch.setattr(protocol, "require_share", lambda *_, **__: None)  # the planted bug: nobody checks
+        monkeypatch.setattr(protocol, "_require_share", lambda *_, **__: None)  # the planted bug: nobody checks
         with self.refused(url, LedgerDamaged, "contradicts itself; nothing was changed"):
             charge(ledger, lease, "ada", 101)
 

@@ -1,7 +1,8 @@
-"""Every mechanism of dpcore.mechanisms and dpcore.textbook, with parameters that are fine and one way to draw from it many times over."""
+"""Every mechanism of dpcore.mechanisms and dpcore.textbook: with parameters that are fine, one way to draw from it many times over, and how it is bought."""
 
 import importlib
 import inspect
+import math
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,14 @@ import pandas as pd
 
 import dpcore.mechanisms
 import dpcore.textbook
-from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Flavour, RoundedGaussian
+from dpcore.mechanisms import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    Flavour,
+    ReportNoisyMax,
+    RoundedGaussian,
+)
 from dpcore.mechanisms.bounded_mean import BoundedMean
 from dpcore.mechanisms.bounded_sum import BoundedSum
 from dpcore.mechanisms.counts_above import CountsAbove
@@ -20,20 +28,23 @@ from dpcore.mechanisms.grid import ValueGrid
 from dpcore.mechanisms.noisy_choice import NoisyChoice, Wanted
 from dpcore.mechanisms.noisy_count import NoisyCount
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
 from dpcore.mechanisms.noisy_quantiles import NoisyQuantiles
 from dpcore.mechanisms.noisy_value import NoisyValue
 from dpcore.mechanisms.sampling.thresholds import Shape
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.mechanisms.top_categories import TopCategories
+from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.textbook.above_threshold import AboveThreshold
 from dpcore.textbook.randomized_response import RandomizedResponse
-from dpcore.universe import Boolean, Integer, Universe
+from dpcore.universe import Boolean, Integer, Number, Universe
 
-ROWS = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
-PERSONS = Protection(unit="person", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
-EXCHANGED = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.REPLACE_ONE)
+ROW, SWAPPED_ROW = (Protection(unit="row", rows_per_unit=1, neighbours=neighbours) for neighbours in Neighbours)
+PERSON, SWAPPED_PERSON = (
+    Protection(unit="person", rows_per_unit=2, neighbours=neighbours) for neighbours in Neighbours
+)
+WEIGHTED = Protection(unit="person", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE, weight="times", row_weight=3)
+PROTECTIONS = (ROW, SWAPPED_ROW, PERSON, SWAPPED_PERSON, WEIGHTED)
 ONE = Sensitivity(1, 1, 1)
 GRID = ValueGrid.of(Integer(minimum=0, maximum=30), step=1)
 SCORES = np.array([0, 1, 2, 3, 2, 1, 0, 3], dtype=np.int64)
@@ -98,7 +109,7 @@ def _noises(kind: Any, *scales: float) -> dict[str, Entry]:
     return {f"{kind.name} {s:g}": Entry(kind, {"scale": s, "sensitivity": ONE}, ("scale",), on_counts) for s in scales}
 
 
-_ON_GRID = {"grid": GRID, "protection": PERSONS, "noise": Shape.LAPLACE}
+_ON_GRID = {"grid": GRID, "protection": PERSON, "noise": Shape.LAPLACE}
 UNIVERSE = Universe({"smoker": Boolean(), "age": Integer(minimum=0, maximum=30, width=10)})
 
 CATALOGUE: dict[str, Entry] = {
@@ -109,16 +120,16 @@ CATALOGUE: dict[str, Entry] = {
         f"exponential {flavour}": Entry(
             ExponentialMechanism, {"epsilon": 1.0, "sensitivity": 1, "flavour": flavour}, ("epsilon",), on_scores
         )
-        for flavour in Flavour
+        for flavour in (Flavour.GUMBEL, Flavour.PERMUTE_AND_FLIP)
     },
     **{
-        f"noisy max {noise}": Entry(
+        f"noisy max {flavour}": Entry(
             ReportNoisyMax,
-            {"epsilon": 1.0, "sensitivity": 1, "noise": noise, "monotone": False},
+            {"epsilon": 1.0, "sensitivity": 1, "flavour": flavour, "monotone": False},
             ("epsilon",),
             on_scores,
         )
-        for noise in MaxNoise
+        for flavour in Flavour
     },
     "sparse vector": Entry(
         SparseVector,
@@ -127,17 +138,17 @@ CATALOGUE: dict[str, Entry] = {
         in_session,
     ),
     "above threshold": Entry(
-        AboveThreshold, {"epsilon": 1.0, "sensitivity": 1, "monotone": False}, ("epsilon",), in_session
+        AboveThreshold, {"epsilon": 1.0, "sensitivity": 1, "positives": 1, "monotone": False}, ("epsilon",), in_session
     ),
     "randomized response": Entry(
         RandomizedResponse,
-        {"epsilon": 1.0, "answers": 4, "protection": EXCHANGED},
+        {"epsilon": 1.0, "answers": 4, "protection": SWAPPED_ROW},
         ("epsilon",),
         lambda mechanism: mechanism.draw(np.arange(200) % 4),
     ),
     "count": Entry(
         NoisyCount,
-        {"protection": PERSONS, "noise": Shape.LAPLACE, "scale": 2.0},
+        {"protection": PERSON, "noise": Shape.LAPLACE, "scale": 2.0},
         ("scale",),
         lambda mechanism: [mechanism.draw(TABLE["smoker"], ids=TABLE["person"]) for _ in range(4)],
     ),
@@ -145,7 +156,7 @@ CATALOGUE: dict[str, Entry] = {
         NoisyHistogram,
         {
             "marginals": ((0,), (0, 1)),
-            "protection": PERSONS,
+            "protection": PERSON,
             "noise": Shape.GAUSSIAN,
             "scale": 3.0,
             "universe": UNIVERSE,
@@ -162,13 +173,13 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "quantiles": Entry(
         NoisyQuantiles,
-        {"grid": GRID, "shares": ("0.5",), "protection": PERSONS, "epsilon": 1.0, "flavour": Flavour.GUMBEL},
+        {"grid": GRID, "shares": ("0.5",), "protection": PERSON, "epsilon": 1.0, "flavour": Flavour.GUMBEL},
         ("epsilon",),
         lambda mechanism: [mechanism.draw(TABLE["days"], ids=TABLE["person"])[0] for _ in range(10)],
     ),
     "top categories": Entry(
         TopCategories,
-        {"k": 1, "protection": PERSONS, "epsilon": 1.0, "noise": MaxNoise.GUMBEL, "attribute": Boolean()},
+        {"k": 1, "protection": PERSON, "epsilon": 1.0, "flavour": Flavour.GUMBEL, "attribute": Boolean()},
         ("epsilon",),
         on_categories,
     ),
@@ -178,16 +189,16 @@ CATALOGUE: dict[str, Entry] = {
             "candidates": ("a", "bb"),
             "wanted": Wanted.MOST,
             "target": None,
-            "protection": PERSONS,
+            "protection": PERSON,
             "epsilon": 1.0,
-            "noise": MaxNoise.EXPONENTIAL,
+            "flavour": Flavour.PERMUTE_AND_FLIP,
         },
         ("epsilon",),
         on_properties,
     ),
     "counts above": Entry(
         CountsAbove,
-        {"threshold": 30, "positives": 1, "protection": PERSONS, "epsilon": 1.0},
+        {"threshold": 30, "positives": 1, "protection": PERSON, "epsilon": 1.0},
         ("epsilon",),
         on_properties,
     ),
@@ -197,6 +208,61 @@ CATALOGUE: dict[str, Entry] = {
         ("scale",),
         lambda mechanism: [mechanism.draw(7.5) for _ in range(100)],
     ),
+}
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """How a mechanism is bought: with which parameters, in which currencies, and which parameter sets its noise."""
+
+    kind: Any
+    parameters: dict[str, Any]
+    noise: str = "scale"
+    less: float = 0.0
+    """The direction in which there is less noise."""
+    currencies: tuple[Currency, ...] = tuple(Currency)
+
+    def bought(self, amount: Any, currency: Currency) -> Any:
+        return self.kind.for_amount(amount, currency=currency, **self.parameters)
+
+
+_AGE = {"attribute": Integer(minimum=0, maximum=99), "step": 1}
+_STACKED = {"sensitivity": Sensitivity(l1=2, l2_squared=2, linf=1)}
+_EPSILON: dict[str, Any] = {"noise": "epsilon", "less": math.inf}
+_QUESTIONS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
+    "count": (NoisyCount, {}, {}),
+    "sum": (BoundedSum, _AGE, {}),
+    "mean": (BoundedMean, _AGE, {"noise": "sum_scale"}),
+    "histogram": (NoisyHistogram, {"universe": UNIVERSE, "order": 2}, {}),
+    "quantiles": (NoisyQuantiles, {**_AGE, "shares": ["0.25", "0.5"]}, _EPSILON),
+    "top categories": (TopCategories, {"attribute": Boolean(), "k": 2}, _EPSILON),
+    "nearest": (NoisyChoice, {"candidates": ["a", "b"], "wanted": "nearest", "target": 7}, _EPSILON),
+    "most": (NoisyChoice, {"candidates": ["a", "b"], "wanted": "most", "target": None}, _EPSILON),
+    "counts above": (CountsAbove, {"threshold": 100, "positives": 2}, _EPSILON),
+}
+QUESTIONS = {
+    f"{name}, {protection.unit} {protection.neighbours} {protection.most}": Purchase(
+        kind, {**parameters, "protection": protection}, **noise
+    )
+    for name, (kind, parameters, noise) in _QUESTIONS.items()
+    for protection in (ROW, SWAPPED_PERSON, WEIGHTED)
+}
+PURCHASES = {
+    "laplace": Purchase(DiscreteLaplace, _STACKED),
+    "gaussian": Purchase(DiscreteGaussian, _STACKED, currencies=(Currency.ZCDP,)),
+    "rounded": Purchase(RoundedGaussian, _STACKED, currencies=(Currency.ZCDP, Currency.GDP)),
+    "exponential": Purchase(ExponentialMechanism, {"sensitivity": 7}, **_EPSILON),
+    **{
+        f"noisy max {flavour}": Purchase(
+            ReportNoisyMax, {"sensitivity": 7, "flavour": flavour, "monotone": True}, **_EPSILON
+        )
+        for flavour in Flavour
+    },
+    "sparse vector": Purchase(SparseVector, {"sensitivity": 7, "positives": 3, "monotone": False}, **_EPSILON),
+    "above threshold": Purchase(AboveThreshold, {"sensitivity": 2, "positives": 1, "monotone": True}, **_EPSILON),
+    "randomized response": Purchase(RandomizedResponse, {"answers": 4, "protection": SWAPPED_PERSON}, **_EPSILON),
+    "value": Purchase(NoisyValue, {"attribute": Number((0, 1)), "step": "0.001", "moves_by": "0.05"}),
+    **QUESTIONS,
 }
 
 

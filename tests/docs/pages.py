@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,8 @@ import pytest
 from tests.flows.prefect_home import copy_home, used_home
 
 ROOT = Path(__file__).parents[2]
+FEW = Path(__file__).with_name("few")
+TUTORIAL = "docs/tutorial/first-release.md"
 BLOCK = re.compile(r"^```(console|python|text)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 FIGURE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{8}T\d{4}Z-[0-9a-f]{12}|\d[\d,.]*(?:e-?\d+)?")
 BASIS = re.compile(r"\b(measured|model|guess)\b")
@@ -53,13 +55,20 @@ def commands(block: str) -> list[str]:
     return re.findall(r"^\$ (.*)$", block, flags=re.MULTILINE)
 
 
-def run_page(page: str, folder: Path) -> Iterator[Shown]:
-    """Run all blocks of a page in a folder; stop at the first that fails. Give what follows as text beside what was printed."""
+def run_page(page: str, folder: Path, *, done: Mapping[str, str] | None = None) -> Iterator[Shown]:
+    """Run all blocks of a page in a folder; stop at the first that fails. Give what follows as text beside what was printed.
+
+    Args:
+        page: The page's path.
+        folder: The folder to run in.
+        done: What was printed by commands that need not be run again.
+    """
     printed = ""
     names: dict[str, object] = {"__name__": page}
     for language, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
         if language == "console":
-            printed = shell("\n".join(commands(text)), folder)
+            script = "\n".join(commands(text))
+            printed = (done or {}).get(script) or shell(script, folder)
         elif language == "python":
             printed = python(text, folder, names)
         else:
@@ -69,6 +78,7 @@ def run_page(page: str, folder: Path) -> Iterator[Shown]:
 def shell(script: str, folder: Path) -> str:
     """Run commands in a folder, with this interpreter's programs first; return all that they print."""
     environment = {name: value for name, value in os.environ.items() if name not in NEVER}
+    environment["PYTHONPATH"] = os.pathsep.join([str(FEW), str(ROOT)])
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     ran = subprocess.run(
         ["/bin/bash", "-c", f"set -euo pipefail\n{script}"],
@@ -99,9 +109,30 @@ def with_database(patch: pytest.MonkeyPatch, factory: pytest.TempPathFactory) ->
     patch.setenv("PREFECT_HOME", str(home))
 
 
-def with_sample(folder: Path) -> Path:
-    """Put the sample's program and spec into a folder, as they lie in a clone."""
+def with_sample(folder: Path, *names: str) -> Path:
+    """Put files of the sample into a folder, as they lie in a clone."""
     (folder / "data").mkdir()
-    for name in ("clinic_visits.py", "clinic-visits.yaml"):
+    for name in names:
         shutil.copy(ROOT / "data" / name, folder / "data" / name)
     return folder
+
+
+@dataclass(frozen=True)
+class Tutorial:
+    """The folder in which the tutorial was run, and what it showed."""
+
+    folder: Path
+    shown: list[Shown]
+
+
+_RUN: list[Tutorial] = []
+
+
+def tutorial(factory: pytest.TempPathFactory) -> Tutorial:
+    """Run the tutorial, once for all tests: it makes a release of the sample, as the README does."""
+    if not _RUN:
+        folder = with_sample(factory.mktemp("tutorial"), "clinic_visits.py", "clinic-visits.yaml")
+        with pytest.MonkeyPatch.context() as patch:
+            with_database(patch, factory)
+            _RUN.append(Tutorial(folder, list(run_page(TUTORIAL, folder))))
+    return _RUN[0]

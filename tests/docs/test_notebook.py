@@ -6,7 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.docs.pages import ROOT, python, shell, with_sample
+import dpcore
+from dpcore import load_spec
+from tests.data.test_sample_release import sample_release
+from tests.docs.pages import ROOT, python, with_sample
 
 NOTEBOOK = ROOT / "docs" / "tutorial" / "judge-a-release.ipynb"
 CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
@@ -18,11 +21,13 @@ def test_no_output_is_kept_in_the_notebook() -> None:
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
 
 
-def test_every_cell_runs_and_the_release_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_cell_runs_and_the_release_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     for variable in ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY"):
         monkeypatch.delenv(variable, raising=False)
-    folder = with_sample(tmp_path)
-    shell("python data/clinic_visits.py", folder)
+    folder = with_sample(tmp_path, "clinic-visits.csv", "clinic-visits.yaml")
+    monkeypatch.setattr(dpcore, "synthesize", lambda spec: load_spec(spec) and sample_release(tmp_path_factory)[1])
     names: dict[str, object] = {"__name__": "notebook"}
     for cell in CELLS:
         if cell["cell_type"] == "code":

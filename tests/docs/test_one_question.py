@@ -1,24 +1,15 @@
 """The guide's questions from Python run as they stand, on the sample table, and are paid for."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
-from tests.docs.pages import blocks
+from tests.docs.pages import blocks, with_sample
 
-PROJECT = Path(__file__).parents[2]
 ASKED = ("mean", "quartiles", "top", "choice", "above")
 
 
 def test_the_questions_are_answered_near_the_truth_and_charged(tmp_path, monkeypatch, capsys):
-    (tmp_path / "data").mkdir()
-    program = PROJECT / "data" / "clinic_visits.py"
-    subprocess.run(
-        [sys.executable, program, "--out", "data/clinic-visits.csv"], check=True, capture_output=True, cwd=tmp_path
-    )
+    with_sample(tmp_path, "clinic-visits.csv")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
     currency, cap = budget_of(10.0, delta=1e-9, currency=Currency.GDP)  # as `make demo` opens it

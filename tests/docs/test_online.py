@@ -1,17 +1,14 @@
 """The page about online sessions runs as it stands, on the sample table."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 from dpcore.ledger import RunState, open_ledger
 from dpcore.mechanisms.pricing import currency_for
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
+from tests.docs.pages import ROOT, with_sample
 
-PROJECT = Path(__file__).parents[2]
-PAGE = PROJECT / "docs" / "explanation" / "online.md"
+PAGE = ROOT / "docs" / "explanation" / "online.md"
 
 
 def blocks(kind: str) -> list[str]:
@@ -19,11 +16,7 @@ def blocks(kind: str) -> list[str]:
 
 
 def test_the_page_opens_a_session_and_shows_a_refusal(tmp_path, monkeypatch, capsys):
-    (tmp_path / "data").mkdir()
-    program = PROJECT / "data" / "clinic_visits.py"
-    subprocess.run(
-        [sys.executable, program, "--out", "data/clinic-visits.csv"], check=True, capture_output=True, cwd=tmp_path
-    )
+    with_sample(tmp_path, "clinic-visits.csv")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
     (tmp_path / "doors.yaml").write_text(blocks("yaml")[0], encoding="utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.deployments.documents import headings, links
-from tests.docs.pages import ROOT, Shown, blocks, commands, run_page, with_database, with_sample
+from tests.docs.pages import ROOT, TUTORIAL, blocks, commands, run_page, shell, tutorial
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RESULTS = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
@@ -49,25 +49,45 @@ def test_there_are_five_guarantees_of_one_line_each() -> None:
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
-    """The README's blocks run in a copy of what its commands need, whose environment is the one of this test."""
-    folder = with_sample(tmp_path_factory.mktemp("clone"))
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the tutorial, with what the README's commands need, and the environment of this test."""
+    folder = tutorial(tmp_path_factory).folder
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, folder / name)
     (folder / ".venv").mkdir()
     for part in ("bin", "lib", "pyvenv.cfg"):
         (folder / ".venv" / part).symlink_to(Path(sys.prefix) / part)
     (folder / ".venv" / "runtime").touch()  # `make` need not install it again
-    with pytest.MonkeyPatch.context() as patch:
-        with_database(patch, tmp_path_factory)
-        return list(run_page("README.md", folder))
+    return folder
 
 
-def test_every_command_works_and_prints_what_the_readme_shows(shown: list[Shown]) -> None:
+def test_the_demo_makes_the_release_of_the_tutorial(clone: Path) -> None:
+    """So the README need not make one of its own, below."""
+    (clone / "data" / "clinic-visits.csv").rename(clone / "table")
+    made = shell("make --dry-run demo", clone)
+    (clone / "table").rename(clone / "data" / "clinic-visits.csv")
+    steps = [
+        command.replace(" --epsilon 3 ", " --epsilon 10 ")
+        for it in blocks(TUTORIAL, "console")
+        for command in commands(it)
+    ]
+    places = [
+        made.index(step)
+        for step in steps
+        if step.startswith(("python data", "dpflow ledger open", "dpflow run data/clinic"))
+    ]
+    assert len(places) == 3
+    assert places == sorted(places)
+
+
+def test_every_command_works_and_prints_what_the_readme_shows(
+    clone: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     assert {"make demo", "dpflow plan visits.yaml"} <= {
         it for block in blocks("README.md", "console") for it in commands(block)
     }
-    assert [line for one in shown for line in one.missing] == []
+    demo = "".join(it.printed for it in tutorial(tmp_path_factory).shown)
+    assert [line for it in run_page("README.md", clone, done={"make demo": demo}) for line in it.missing] == []
 
 
 def test_targets_that_are_only_mentioned_exist() -> None:

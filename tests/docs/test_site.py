@@ -6,11 +6,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
+from mkdocs.commands.build import build as mkdocs_build
+from mkdocs.config import load_config
+from mkdocs.exceptions import Abort
+from playwright.sync_api import Browser
 
 from docs.programs import cli_page, diagrams, spec_page
 from dpcore.spec import json_schema
@@ -28,18 +33,17 @@ VISITED = (
 POLICY = "default-src 'self' 'unsafe-inline'"
 
 
-def build(config: Path, site: Path) -> "subprocess.CompletedProcess[str]":
-    """Build a site as `make docs` does."""
-    arguments = ["build", "--strict", "--config-file", config, "--site-dir", site]
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", *arguments], cwd=ROOT, check=False, capture_output=True, text=True
-    )
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it."""
     folder = tmp_path_factory.mktemp("site")
-    built = build(ROOT / "mkdocs.yml", folder)
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert built.returncode == 0, built.stderr
     return folder
 
@@ -66,15 +70,16 @@ def test_a_link_that_leads_nowhere_breaks_the_build(tmp_path: Path, link: str, w
     (pages / "other.md").write_text("# Other\n\n## There\n", encoding="utf-8")
     small = {
         "site_name": "small",
+        "strict": True,
         "docs_dir": str(pages),
         "plugins": [],
         "theme": "mkdocs",
         "validation": config["validation"],
     }
     (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(small), encoding="utf-8")
-    built = build(tmp_path / "mkdocs.yml", tmp_path / "site")
-    assert built.returncode == (1 if warnings else 0)
-    assert built.stderr.count("WARNING") == warnings
+    expectation = pytest.raises(Abort, match=f"Aborted with {warnings} warnings") if warnings else nullcontext()
+    with expectation:
+        mkdocs_build(load_config(str(tmp_path / "mkdocs.yml"), site_dir=str(tmp_path / "site")))
 
 
 def test_no_file_of_the_site_loads_anything_from_another_host(site: Path) -> None:
@@ -137,8 +142,14 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_a_browser_reads_and_searches_the_site_and_asks_nobody_else(address: str, site: Path) -> None:
-    with launched() as browser, visiting(browser) as visitor:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launched() as started:
+        yield started
+
+
+def test_a_browser_reads_and_searches_the_site_and_asks_nobody_else(address: str, browser: Browser) -> None:
+    with visiting(browser) as visitor:
         for page in VISITED:
             visitor.page.goto(f"{address}/{page}", wait_until="networkidle")
             assert visitor.page.locator("h1").count() == 1
@@ -149,20 +160,21 @@ def test_a_browser_reads_and_searches_the_site_and_asks_nobody_else(address: str
         assert visitor.outside == []
 
 
-def test_a_page_that_asks_somebody_else_is_noticed_and_the_policy_stops_it(address: str, site: Path) -> None:
+def test_a_page_that_asks_somebody_else_is_noticed_and_the_policy_stops_it(
+    address: str, site: Path, browser: Browser
+) -> None:
     image = '<img src="http://elsewhere.example/a.png">'
     page = (site / "index.html").read_text(encoding="utf-8")
     policy = page[page.index('<meta http-equiv="Content-Security-Policy"') :].partition(">")[0] + ">"
     (site / "planted.html").write_text(f"<!doctype html><body>{image}", encoding="utf-8")
     (site / "stopped.html").write_text(f"<!doctype html><head>{policy}</head><body>{image}", encoding="utf-8")
-    with launched() as browser:
-        for name, asked in (("planted", 1), ("stopped", 0)):
-            with visiting(browser) as visitor:
-                failed: list[str] = []
-                visitor.page.on("console", lambda message, failed=failed: failed.append(message.text))
-                visitor.page.goto(f"{address}/{name}.html", wait_until="networkidle")
-                stopped = [text for text in failed if "Content Security Policy" in text]
-                assert len(stopped) == 1 - asked
+    for name, asked in (("planted", 1), ("stopped", 0)):
+        with visiting(browser) as visitor:
+            failed: list[str] = []
+            visitor.page.on("console", lambda message, failed=failed: failed.append(message.text))
+            visitor.page.goto(f"{address}/{name}.html", wait_until="networkidle")
+            stopped = [text for text in failed if "Content Security Policy" in text]
+            assert len(stopped) == 1 - asked
     for name in ("planted", "stopped"):
         (site / f"{name}.html").unlink()
 

@@ -1,28 +1,23 @@
 """The tutorial works as it stands, block by block; and what the guides show of using a release works on the one that it makes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import Shown, blocks, python, run_page, with_database, with_sample
+from tests.docs.pages import Shown, blocks, python, run_page, tutorial
 
-TUTORIAL = "docs/tutorial/first-release.md"
 DOWNSTREAM = "docs/how-to/downstream.md"
 ANSWERS = "docs/how-to/answers.md"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return with_sample(tmp_path_factory.mktemp("tutorial"))
+def shown(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
+    return tutorial(tmp_path_factory).shown
 
 
 @pytest.fixture(scope="module")
-def shown(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Shown]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("DPFLOW_LEDGER_URL", raising=False)
-        with_database(patch, tmp_path_factory)
-        yield list(run_page(TUTORIAL, folder))
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tutorial(tmp_path_factory).folder
 
 
 def test_every_command_works_and_prints_what_the_tutorial_shows(shown: list[Shown]) -> None:
@@ -36,7 +31,6 @@ def test_a_line_that_is_not_printed_is_noticed_and_another_figure_is_not(shown: 
     assert Shown("lines      13,329\n", printed).missing == ["lines      13,329"]
 
 
-@pytest.mark.usefixtures("shown")
 def test_the_guide_to_using_a_release_works_on_the_one_that_the_tutorial_made(folder: Path, capfd) -> None:
     names: dict[str, object] = {}
     printed = "".join(python(block, folder, names) for block in blocks(DOWNSTREAM, "python"))
@@ -49,7 +43,6 @@ def test_the_guide_to_using_a_release_works_on_the_one_that_the_tutorial_made(fo
     assert (departments["count"] <= departments.high).all()
 
 
-@pytest.mark.usefixtures("shown")
 def test_the_guide_to_asking_a_release_works_on_the_one_that_the_tutorial_made(folder: Path) -> None:
     (asked,) = run_page(ANSWERS, folder)
     said, printed = ([line.split() for line in text.splitlines()] for text in (asked.said, asked.printed))

@@ -22,7 +22,7 @@ def _private_folder_of_module(tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(autouse=True)
 def _private_folder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let it be beside the file of a ledger, as it is by default; for a ledger in a database it is the test's own."""
-    if {"postgres_server", "server", "books"}.intersection(request.fixturenames):
+    if {"postgres_server", "server", "guarded", "books"}.intersection(request.fixturenames):
         own: Path = request.getfixturevalue("tmp_path")
         monkeypatch.setenv("DPFLOW_PRIVATE", str(own / "private"))
     else:

@@ -33,7 +33,7 @@ EXEMPT = {
     "dpcore/mechanisms/sampling/entropy.py": {"os.urandom"},  # the one source of noise
     "dpcore/tables/ingest/draws.py": {"os.urandom"},  # which rows of a person are kept
     "dpcore/tables/ingest/fingerprint.py": {"os.urandom", "secrets"},  # the steward's key, and a draft's name
-    "dpcore/tables/cluster/records.py": {"secrets"},  # names of pieces of work
+    "dpcore/tables/cluster/engine.py": {"secrets"},  # names of pieces of work
     "dpcore/curator/ask.py": {"uuid.uuid4"},  # a question's name
     "dpcore/starter/charged_look.py": {"uuid.uuid4"},  # a run's name
     "dpcore/comparison/baselines.py": {"numpy.random"},  # baselines by a fixed seed, which protect nothing
@@ -41,9 +41,7 @@ EXEMPT = {
     "dpcore/audit/planted.py": {"numpy.random"},  # deliberately wrong, for the audit to catch
     "dpcore/session/analysts.py": {"secrets"},  # the tokens of analysts
     "dpcore/session/knowledge.py": {"numpy.random"},  # replicates of the public model, by a public seed
-    "dpcore/session/publishing.py": {"numpy.random"},  # rows from the public model by a public seed
     "dpcore/session/session.py": {"uuid.uuid4"},  # a session's name
-    "dpcore/runs/synthesis.py": {"numpy.random"},  # rows from the public model by a public seed
     "dpcore/textbook/online/opening.py": {"uuid.uuid4"},  # a run's name
     "dpcore/runs/steps.py": {"uuid.uuid4"},  # a run's name
     "dpcore/runs/losses.py": {"uuid.uuid4"},  # a run's name
@@ -65,7 +63,7 @@ DRAWING = {
 }
 KERNEL = ("/dev/random", "/dev/urandom", "/dev/hwrng")
 HARMLESS = {
-    ("dpcore/tables/cluster/records.py", "shuffle"),  # dask's: brings the rows of a person together
+    ("dpcore/tables/cluster/engine.py", "shuffle"),  # dask's: brings the rows of a person together
     ("dpcore/comparison/baselines.py", "default_rng"),  # the fixed seed
     ("dpcore/comparison/baselines.py", "random"),  # likewise
     ("dpcore/audit/planted.py", "default_rng"),  # deliberately wrong
@@ -73,10 +71,6 @@ HARMLESS = {
     ("dpcore/audit/streams.py", "replaced"),  # so that the audit can watch, in a process that does nothing else
     ("dpcore/session/knowledge.py", "default_rng"),  # the public seed of the replicates
     ("dpcore/session/knowledge.py", "random"),  # likewise
-    ("dpcore/session/publishing.py", "default_rng"),  # the public seed of the rows
-    ("dpcore/session/publishing.py", "random"),  # likewise
-    ("dpcore/runs/synthesis.py", "default_rng"),  # the public seed
-    ("dpcore/runs/synthesis.py", "random"),  # likewise
     ("dpcore/runs/steps.py", "sample"),  # our own step, which draws rows from the public model
 }
 

@@ -27,7 +27,7 @@ from tests.faults.ledger_planted import PLANTED, Opener, sound
 from tests.faults.ledger_shutdowns import Shutdowns
 
 SEED = 20261115
-SMALL = {"sqlite": {"every": 29, "kills": 12}, "postgresql": {"every": 47, "kills": 12, "shutdowns": 2}}
+SMALL = {"sqlite": {"every": 101, "kills": 2}, "postgresql": {"every": 151, "kills": 2, "shutdowns": 1}}
 """What `--small` does to each store."""
 SHOWN = 20
 """Findings that are written out; the others are only counted."""
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="kill at every n-th of these boundaries")
     parser.add_argument("--kills", type=int, default=300, help="kills at random moments, per store")
     parser.add_argument("--shutdowns", type=int, default=10, help="shutdowns of PostgreSQL under load")
-    parser.add_argument("--small", action="store_true", help="only some of all, in half a minute")
+    parser.add_argument("--small", action="store_true", help="only some of all, in a few seconds")
     parser.add_argument("--planted", choices=PLANTED, help="a ledger with this fault")
     parser.add_argument("--folder", type=Path, help="where to put the ledgers, instead of where temporary files go")
     parser.add_argument("--json", action="store_true")

@@ -19,7 +19,7 @@ from tests.faults.ledger_oracle import Fault, Finding, examine, examine_end
 from tests.faults.ledger_planted import Opener
 
 JOURNAL, LABELS, ERRORS = "journal", "labels", "errors"
-UNDISTURBED = 5
+UNDISTURBED = 3
 """Lives that are left alone, to learn how long one takes."""
 
 

@@ -21,7 +21,7 @@ import fsspec
 from dpcore import synthesize
 from dpcore.ledger import RunState, open_ledger
 from dpcore.object_store import ObjectPath
-from dpcore.release import targets
+from dpcore.runs import synthesis
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace, visits
 from tests.s3 import BUCKET, new_bucket, s3_server
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 
 def publish_in_this_process(run: str) -> None:
     """Make or resume a run, and say when its publication begins and ends."""
-    publish = targets.publish_objects
+    publish = synthesis.publish
 
     def told(*arguments: Any, **how: Any) -> Any:
         print("begin", flush=True)
@@ -40,7 +40,7 @@ def publish_in_this_process(run: str) -> None:
         print("end", flush=True)
         return done
 
-    targets.publish_objects = told
+    synthesis.publish = told
     with open_ledger() as ledger:
         known = any(each.id == run for each in ledger.runs("visits"))
     synthesize("spec.yaml", run_id=run, resume=known)

@@ -8,7 +8,6 @@ import os
 import shutil
 import sqlite3
 import tempfile
-import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ import pytest
 
 from tests.conftest import Workspace
 from tests.flows.prefect_home import copy_home, used_home
-from tests.flows.stack import pytest_runtest_setup, pytest_runtest_teardown, stack  # noqa: F401  a fixture and hooks for all these tests
+from tests.flows.stack import pytest_runtest_setup, pytest_runtest_teardown, stack, wait_for  # noqa: F401  a fixture and hooks for all these tests
 
 # Set before any test module imports Prefect, so that no test touches or depends on the user's own Prefect.
 HOME = Path(tempfile.mkdtemp(prefix="dpflow-test-"))
@@ -162,10 +161,6 @@ def _wait_until_recorded() -> None:
             "the states of all tasks before it",
         ),
     )
-    deadline = time.monotonic() + 60
     with closing(sqlite3.connect(DATABASE, uri=True)) as database:
         for question, what in questions:
-            while not database.execute(question, (last,)).fetchone()[0]:
-                if time.monotonic() > deadline:
-                    pytest.fail(f"the Prefect server has not recorded the last task within a minute: {what}")
-                time.sleep(0.05)
+            wait_for(lambda: database.execute(question, (last,)).fetchone()[0], what)  # noqa: B023

@@ -6,7 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 RECORDER = Path(__file__).with_name("recorder")
+GATE = "DPFLOW_TEST_GATE"
+"""The variable that gives the processes of runs a gate (`server/gated.py`)."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Connection:
 
 def recording(file: Path) -> dict[str, str]:
     """Return the variables that make every Python program, and its children, append their connections to a file."""
-    paths = [str(RECORDER), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(RECORDER), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"RECORD_CONNECTIONS": str(file), "PYTHONPATH": os.pathsep.join(paths)}
 
 

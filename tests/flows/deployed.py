@@ -4,8 +4,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from dpcore.ledger import open_ledger
 from dpcore.steward.registry import register
 from flows.synthesize import synthesize
 from tests.conftest import Workspace
-from tests.flows.stack import Stack
 
 ROOT = Path(__file__).parents[2]
 NAME = "spec"  # the name under which the workspace's spec is registered
@@ -104,18 +102,6 @@ def deploy(
     with get_client(sync_client=True) as client:
         made = client.create_deployment(client.create_flow(flow), name=uuid4().hex, entrypoint=entrypoint)
     return Deployed(made, flow, url)
-
-
-@contextmanager
-def deployed_on(stack: Stack, name: str) -> Iterator[str]:
-    """Deploy `synthesize` under another name for the worker of a whole installation, and yield its full name."""
-    like = stack.deployment()
-    same = {key: like[key] for key in ("flow_id", "entrypoint", "job_variables", "work_pool_name")}
-    made = stack.read("POST", "/deployments/", {"name": name, **same})
-    try:
-        yield f"synthesize/{name}"
-    finally:
-        stack.read("DELETE", f"/deployments/{made['id']}")
 
 
 def started(account: str = "visits") -> Counter[str]:

@@ -1,7 +1,7 @@
 """A whole installation for the tests: server with UI, worker and deployments as real processes, started by `dpflow ui`.
 
-Each test process has one, which ends with it. A test must leave it as it was: it registers only specs of its own, and starts its own
-`Stack` if it wants to kill something.
+Each test process has one, which ends with it. A test leaves it as it was, but those of `cli/test_ui.py`: they kill its programs, and come
+last. Every release that a test needs is registered before the start, so that nothing has to be deployed later.
 """
 
 import fcntl
@@ -25,12 +25,13 @@ from flows.cli.command import _run
 from flows.server import background
 from flows.server.password import authorization, new_login_path
 from tests.conftest import SPEC, visits
-from tests.flows.connections import recording
+from tests.flows.connections import GATE, recording
 from tests.flows.prefect_home import copy_home, used_home
 from tests.ports import free_port
 
 KEEPER = Path(__file__).with_name("stack_keeper.py")
-RUN_SECONDS = 120.0
+RUN_SECONDS = 600.0
+"""How long a test waits for a state: far longer than it takes on a machine that other processes keep busy."""
 CLIENT = "tests"
 POLL_SECONDS = 0.2  # a request takes the server about a hundredth of a second
 FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
@@ -39,17 +40,27 @@ QUICK = {
     "PREFECT_WORKER_QUERY_SECONDS": "1",
 }
 
+RELEASES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "visits": ("100", ()),
+    "clinic": ("2", ("--above", "0.8")),
+    "late": ("100", ("--above", "0.5", "--within", "1s")),
+    "patient": ("100", ("--above", "0.5", "--within", "24h")),
+}
+"""The registered releases: the epsilon of each one's account, and above which epsilon, and how long, its runs wait for approval."""
+
 
 @dataclass(frozen=True)
 class Stack:
-    """A folder in which `dpflow ui` runs or can be started, and the actions of tests on it.
-
-    The release `visits` is registered, on an account of the same name that can pay for many runs.
-    """
+    """A folder in which `dpflow ui` runs or can be started, and the actions of tests on it."""
 
     folder: Path
     port: int
     more: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def gate(self) -> Path:
+        """The folder of the gate at which runs stop, unless it contains a file `open`."""
+        return self.folder / "gate"
 
     @property
     def page(self) -> str:
@@ -91,14 +102,13 @@ class Stack:
             check=False,
             capture_output=True,
             text=True,
-            timeout=300,
         )
         said = done.stdout + done.stderr
         assert done.returncode == code, f"dpflow {' '.join(arguments)}: {done.returncode}\n{said}\n{self.log()}"
         return said
 
     def here(self, *arguments: str, code: int = 0) -> str:
-        """Do as `dpflow` does, but in this process, which has loaded everything: for commands that start nothing and need no Prefect."""
+        """Do as `dpflow` does, but in this process, which has loaded everything: for commands that start nothing and ask no server."""
         said = io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
             patch.chdir(self.folder)
@@ -111,23 +121,18 @@ class Stack:
         return said.getvalue()
 
     def prepare(self) -> None:
-        """Make table, spec and account, and register the spec."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        visits(3000, seed=1).to_csv(self.folder / "visits.csv", index=False)
-        self.register("visits")
-
-    def register(
-        self, name: str, *changes: tuple[str, str], epsilon: float = 100, options: tuple[str, ...] = ()
-    ) -> None:
-        """Write a spec with its own account and register it. `dpflow serve --deploy-only` deploys it."""
-        text = SPEC
-        for old, new in (("dataset: visits", f"dataset: {name}"), *changes):
-            assert old in text, f"the spec has no {old!r}"
-            text = text.replace(old, new)
-        (self.folder / f"{name}.yaml").write_text(text, encoding="utf-8")
-        account = ("--epsilon", str(epsilon), "--delta", "1e-9", "--unit", "person", "--neighbours", "add-remove")
-        self.here("ledger", "open", name, *account)
-        self.here("register", f"{name}.yaml", *options)
+        """Make the table, and register every release of `RELEASES` with an account of its own."""
+        self.gate.mkdir(parents=True)
+        (self.gate / "open").touch()
+        visits(600, seed=1).to_csv(self.folder / "visits.csv", index=False)
+        for name, (epsilon, approval) in RELEASES.items():
+            text = SPEC.replace("dataset: visits", f"dataset: {name}")
+            (self.folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+            terms = ("--epsilon", epsilon, "--delta", "1e-9", "--unit", "person", "--neighbours", "add-remove")
+            self.here("ledger", "open", name, *terms)
+            if approval:
+                self.here("approval", name, *approval)
+            self.here("register", f"{name}.yaml")
 
     def ui(self) -> str:
         """Start everything, and return once the worker is online."""
@@ -135,7 +140,7 @@ class Stack:
 
     def stop(self) -> str:
         """Stop everything."""
-        return self.dpflow("ui", "--stop")
+        return self.here("ui", "--stop")
 
     def command_lines(self) -> list[str]:
         """Return the command lines of its programs, which every account on the machine can see."""
@@ -155,7 +160,7 @@ class Stack:
         reads = method == "GET" or path.endswith("/filter")
 
         def answered() -> httpx.Response | None:
-            with self.client(timeout=20 if reads else 90) as client:
+            with self.client(timeout=60 if reads else RUN_SECONDS) as client:
                 try:
                     answer = client.request(method, path.lstrip("/"), json=body, headers=self.proof(client, method))
                 except httpx.ReadTimeout:
@@ -262,28 +267,27 @@ class Stack:
         return found[0].parent
 
 
-def wait_for(
-    condition: Callable[[], Any], what: str, *, seconds: float = RUN_SECONDS, tell: Callable[[], str] = str
-) -> Any:
-    """Poll a condition until it returns something true, and return that. Fail after `seconds`."""
-    deadline = time.monotonic() + seconds
+def wait_for(condition: Callable[[], Any], what: str, *, tell: Callable[[], str] = str) -> Any:
+    """Poll a condition until it returns something true, and return that."""
+    deadline = time.monotonic() + RUN_SECONDS
     while not (answer := condition()):
         if time.monotonic() > deadline:
-            pytest.fail(f"waited {seconds:g} s for {what}\n{tell()}")
+            pytest.fail(f"waited {RUN_SECONDS:g} s for {what}\n{tell()}")
         time.sleep(POLL_SECONDS)
     return answer
 
 
-def kept_stack(folder: Path, *, more: Mapping[str, str] | None = None, home: Path | None = None) -> Iterator[Stack]:
-    """Yield a prepared stack that is not started yet, and stop it at the end or when this process is killed.
+@contextmanager
+def started_stack(folder: Path, *, more: Mapping[str, str], home: Path | None = None) -> Iterator[Stack]:
+    """Start a stack, and stop it at the end or when this process is killed.
 
     Args:
         folder: The folder of the stack.
         more: Additional environment variables.
-        home: A used Prefect home to copy. Without it, the server creates its database itself.
+        home: A used Prefect home to copy. Without it, the server creates its database itself, which takes longer than to start.
     """
     lock = folder.with_name(f"{folder.name}.lock")
-    made = Stack(folder, free_port(), more or {})
+    made = Stack(folder, free_port(), more)
     with lock.open("wb") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         keeper = _keep(made, lock)
@@ -291,6 +295,7 @@ def kept_stack(folder: Path, *, more: Mapping[str, str] | None = None, home: Pat
             made.prepare()
             if home:
                 copy_home(home, made.database.parent)
+            made.ui()
             yield made
         finally:
             users.close()
@@ -320,11 +325,10 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     stash = request.config.stash
     with ExitStack() as opened:  # closed before pytest removes the folder, without which nothing can be stopped
         if _SHARED not in stash:
-            place = tmp_path_factory.getbasetemp()
-            more = recording(place / "stack.connections")
-            home = used_home(tmp_path_factory)
-            stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more, home=home))
-            stash[_SHARED].ui()
+            folder = tmp_path_factory.getbasetemp() / "stack"
+            more = recording(folder.with_name("stack.connections")) | {GATE: str(folder / "gate")}
+            stack = started_stack(folder, more=more, home=used_home(tmp_path_factory))
+            stash[_SHARED] = opened.enter_context(stack)
         yield stash[_SHARED]
 
 

@@ -17,7 +17,8 @@ def main() -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         if not folder.exists():
             return
-        subprocess.run([sys.executable, "-P", "-m", "flows", "ui", "--stop"], cwd=folder, check=True)
+        if (folder / ".dpflow" / "ui" / "running.json").exists():
+            subprocess.run([sys.executable, "-P", "-m", "flows", "ui", "--stop"], cwd=folder, check=True)
         shutil.rmtree(folder)
 
 

@@ -21,7 +21,7 @@ from dpcore.reporting.overview import look
 from dpcore.steward.registry import register
 from flows import verify as verify_module
 from flows.budget import budget
-from flows.pages.account import MOST_BLOCKS, MOST_RUNS, account_page
+from flows.pages.account import MOST_LISTED, account_page
 from flows.verify import release_folders, verify
 from tests.conftest import Workspace
 from tests.dpcore.cli.ledgers import made_at_noon, opened, spent
@@ -92,7 +92,7 @@ def test_an_account_that_is_not_there_is_refused(ledger: Any) -> None:
 
 
 def test_the_account_page_tells_all_that_the_ledger_knows(ledger: Any) -> None:
-    for number in range(MOST_RUNS):
+    for number in range(MOST_LISTED):
         spent(ledger, f"run-{number:02}", account=NAME, amount=int(0.01e12), release=f"release-{number:02}")
     spent(ledger, "at work", account=NAME, amount=int(0.1e12), ended=False)
     ledger.reserve("not begun; rm -rf", account=NAME, amount=int(0.05e12), claim="test")
@@ -105,7 +105,7 @@ def test_the_account_page_tells_all_that_the_ledger_knows(ledger: Any) -> None:
     assert ["spent", "0.140000", "14.0 %"] in page.cells
     assert ["left", "0.730000", "73.0 %"] in page.cells
     runs = [row for row in page.cells if row[-1].startswith("release-") or row[-1] == "none"]
-    assert len(runs) == MOST_RUNS
+    assert len(runs) == MOST_LISTED
     assert runs[0][0] == "not begun; rm -rf"
     assert "The last 20 of 23 runs" in page.text
     assert "dpflow run NAME --resume 'at work'\ndpflow ledger settle 'at work'" in page.text
@@ -115,7 +115,7 @@ def test_the_account_page_tells_all_that_the_ledger_knows(ledger: Any) -> None:
 
 def test_the_account_page_shows_blocks_and_allowances(workspace: Workspace) -> None:
     with made_at_noon() as ledger:
-        opened(ledger, "monthly", months=MOST_BLOCKS + 5, neighbours=Neighbours.REPLACE_ONE)
+        opened(ledger, "monthly", months=MOST_LISTED + 5, neighbours=Neighbours.REPLACE_ONE)
         spent(ledger, "one", account="monthly", amount=int(0.2e12), blocks=["month-03"], analyst="ann|e", purpose="p")
         ledger.allow(
             "monthly", kind=AllowanceKind.ANALYST, name="ann|e", cap=int(1e12), epsilon=1.0, reason="her share"
@@ -125,7 +125,7 @@ def test_the_account_page_shows_blocks_and_allowances(workspace: Workspace) -> N
     page = Rendered(account_page(found))
     assert "closed: it takes no more runs" in page.text
     assert "Block month-03, the most used one:" in page.text
-    assert len([row for row in page.cells if row[0].startswith("month-")]) == MOST_BLOCKS
+    assert len([row for row in page.cells if row[0].startswith("month-")]) == MOST_LISTED
     assert "5 blocks that have used less are not shown here." in page.text
     assert ["analyst ann|e", "1.0000", "0.040000", "0.960000", "4.0 %"] in page.cells
     assert next(row for row in page.cells if row[0] == "one")[-2:] == ["ann|e", "p"]
@@ -147,7 +147,7 @@ def test_verify_says_that_a_ledger_holds_and_fails_with_its_sentence_when_it_doe
     verify()
     sound = Rendered(pages("verify")[-1].data)
     assert "The ledger is sound" in sound.text
-    assert ["manifests", "1", "each names a head of this ledger and the promise of its run"] in sound.cells
+    assert ["manifests", "1", "each names a head of this ledger and its run's promise"] in sound.cells
     with open_ledger() as ledger:
         assert ledger.head() in sound.text
 

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from flows.pages import announcements
 from flows.synthesize import synthesize
 from tests.conftest import Workspace
 from tests.flows.conftest import DATABASE
+from tests.flows.stack import wait_for
 
 AUTOMATION = Path(__file__).parents[2] / "deployments" / "after-release.yaml"
 pytestmark = pytest.mark.prefect
@@ -36,14 +36,6 @@ def emitted(release: Path, event: str, *, resource: str = "dpflow.dataset.visits
         found = database.execute(query, (event, resource))
         told = [dict(zip(("resource", "related", "payload"), map(json.loads, row), strict=True)) for row in found]
     return [each for each in told if each["payload"]["path"] == str(release)]
-
-
-def eventually(found: Any) -> Any:
-    """Return what a function finds, as soon as it finds anything. The server handles events in the background."""
-    end = time.monotonic() + 120
-    while not (result := found()) and time.monotonic() < end:
-        time.sleep(0.2)
-    return result
 
 
 def test_each_release_is_announced_once_and_starts_the_deployment_of_its_reader(
@@ -66,14 +58,15 @@ def test_each_release_is_announced_once_and_starts_the_deployment_of_its_reader(
             outcome = synthesize(str(workspace.spec))
             release = Path(outcome["release"]).absolute()
             wanted = FlowRunFilter(deployment_id=FlowRunFilterDeploymentId(any_=[deployment]))
-            (run,) = eventually(lambda: client.read_flow_runs(flow_run_filter=wanted))
+            (run,) = wait_for(lambda: client.read_flow_runs(flow_run_filter=wanted), "the run of the reader")
             assert run.parameters == {"path": str(release)}
             assert run_flow(reader, flow_run=run, parameters=run.parameters) == release.name
             synthesize(str(workspace.spec), resume=outcome["run"])  # it is there already
             assert sent.count(announcements.PUBLISHED) == sent.count(announcements.MATERIALIZED) == 1
-            (told,) = eventually(lambda: emitted(release, "dpflow.release.published"))
-            (asset,) = eventually(
-                lambda: emitted(release, "prefect.asset.materialization.succeeded", resource="dpflow://visits")
+            (told,) = wait_for(lambda: emitted(release, "dpflow.release.published"), "the event")
+            (asset,) = wait_for(
+                lambda: emitted(release, "prefect.asset.materialization.succeeded", resource="dpflow://visits"),
+                "the event of the asset",
             )
         finally:
             client.delete_automation(automation)

@@ -1,6 +1,5 @@
 """The flow on a real Prefect server: named steps, retries that replay, kills that lose nothing, and no private byte in Prefect."""
 
-import json
 import os
 import re
 import signal
@@ -19,6 +18,7 @@ from prefect.states import Scheduled
 from dpcore.errors import BudgetRefused
 from dpcore.ledger import open_ledger
 from flows.synthesize import synthesize
+from tests.campaign import often
 from tests.conftest import Workspace
 from tests.faults.flows.canary_places import STEPS
 from tests.flows.conftest import DATABASE, Search
@@ -73,8 +73,17 @@ def dpflow(*arguments: str, url: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("moment", ["reserved epsilon", "first model", "round 1/", "round 3/", "round 4/"])
-def test_a_killed_command_is_resumed_by_its_run_id(workspace: Workspace, prefect_server: str, moment: str) -> None:
+MOMENTS = ["round 3/"]
+ALL_MOMENTS = ["reserved epsilon", "first model", "round 1/", "round 3/", "round 4/"]
+RESULT = ["ledger", "release", "rows", "run", "promise", "spent", "remaining"]
+PROGRESS = r"starting Prefect|run |warning: columns drawn |no column |first model|round |\d+ pairs |fitting |fit |drawing |computing "
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("moment", often(MOMENTS, campaign=ALL_MOMENTS))
+def test_a_killed_command_is_resumed_by_its_run_id_and_says_nothing_but_its_own(
+    workspace: Workspace, prefect_server: str, moment: str
+) -> None:
     workspace.open_account()
     run_id = ""
     with dpflow("run", str(workspace.spec), url=prefect_server) as killed:
@@ -86,11 +95,12 @@ def test_a_killed_command_is_resumed_by_its_run_id(workspace: Workspace, prefect
                 break
     with open_ledger() as ledger:
         before = [(done.step, done.output) for done in ledger.transcript(run_id)]
-    with dpflow("run", str(workspace.spec), "--resume", run_id, "--json", url=prefect_server) as resumed:
+    with dpflow("run", str(workspace.spec), "--resume", run_id, url=prefect_server) as resumed:
         out, errors = resumed.communicate()
     assert resumed.returncode == 0, errors
-    assert len(out.splitlines()) == 1
-    assert Path(json.loads(out)["release"], "manifest.json").exists()
+    assert [line.split()[0] for line in out.splitlines() if line] == RESULT
+    assert [line for line in errors.splitlines() if not re.match(PROGRESS, line)] == []
+    assert list(workspace.folder.glob("releases/visits/*/manifest.json"))
     with open_ledger() as ledger:
         run = ledger.run(run_id)
         after = [(done.step, done.output) for done in ledger.transcript(run_id)]
@@ -98,19 +108,3 @@ def test_a_killed_command_is_resumed_by_its_run_id(workspace: Workspace, prefect
     assert after[: len(before)] == before
     assert sum(paid.values()) <= len(after) + 1
     assert run.spent <= run.reserved
-
-
-def test_the_command_says_nothing_but_its_own(workspace: Workspace, prefect_server: str) -> None:
-    workspace.open_account()
-    with dpflow("run", str(workspace.spec), url=prefect_server) as process:
-        out, errors = process.communicate()
-    assert process.returncode == 0
-    said = [line.split()[0] for line in out.splitlines() if line]
-    assert said == ["ledger", "release", "rows", "run", "promise", "spent", "remaining"]
-    assert all(
-        re.match(
-            r"starting Prefect|run |warning: columns drawn |no column |first model|round |\d+ pairs |fitting |fit |drawing |computing ",
-            line,
-        )
-        for line in errors.splitlines()
-    )

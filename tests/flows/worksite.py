@@ -19,7 +19,7 @@ from dpcore.steward.registry import register
 from flows.deploy.deployments import ENGINE
 from flows.deploy.pool import ensure_pool
 from tests.conftest import SPEC, Workspace, visits
-from tests.flows.server.gated import VARIABLE
+from tests.flows.connections import GATE
 from tests.flows.stack import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ class Site:
     def environment(self) -> dict[str, str]:
         """Return the environment of a worker."""
         path = os.pathsep.join([str(self.folder / "sabotage"), str(ROOT)])
-        own = {"PREFECT_API_URL": self.url, "PYTHONPATH": path, VARIABLE: str(self.folder / "gate")}
+        own = {"PREFECT_API_URL": self.url, "PYTHONPATH": path, GATE: str(self.folder / "gate")}
         places = {
             "DPFLOW_LEDGER_URL": f"sqlite:///{self.folder}/.dpflow/ledger.sqlite",
             "DPFLOW_REGISTRY": str(self.folder / ".dpflow" / "registry"),

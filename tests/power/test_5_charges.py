@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from dpcore import synthesize
+from dpcore.audit.whole_run import faults
 from dpcore.ledger import Ledger, Operation
 from dpcore.privacy.accounting import Currency
 from dpcore.strategies import step_name
 from tests.catalogue import ALONE, BY_NAME, NOBODY
 from tests.power.neighbours import Watcher, problems, unpaid
-from tests.power.planted import Plant, neighbours_ignored, rows_per_person_ignored
+from tests.power.planted import Fault
 from tests.power.recording import DECLARED, ENTROPY, Recording
 from tests.power.test_6_noninterference import caught, watcher  # noqa: F401  a fixture
 
@@ -40,8 +41,8 @@ def test_every_draw_of_a_run_is_paid_for(watcher: Watcher, name: str, currency: 
     assert problems(setting, list(watcher.plays(setting))) == set()
 
 
-@pytest.mark.parametrize("plant", [neighbours_ignored, rows_per_person_ignored])
-def test_a_sensitivity_that_is_too_small_is_noticed(watcher: Watcher, plant: Plant) -> None:  # noqa: F811
+@pytest.mark.parametrize("plant", [faults.neighbours_ignored, faults.rows_of_a_person_forgotten])
+def test_a_sensitivity_that_is_too_small_is_noticed(watcher: Watcher, plant: Fault) -> None:  # noqa: F811
     assert "by more than was paid for" in caught(watcher, BY_NAME["a person is replaced"], plant, "than was paid for")
 
 

@@ -26,7 +26,7 @@ from tests.catalogue import ALONE, BY_NAME, NOBODY, SETTINGS, SPREAD, STORES, Se
 from tests.contracts.mechanism_catalogue import CATALOGUE
 from tests.docs.test_proof import PAGE, STEP
 from tests.power.neighbours import REACH, Watcher, differences, failed, problems, reach, without_what_was_bought
-from tests.power.planted import PLANTED, Plant, names_a_file_by_the_rows
+from tests.power.planted import PLANTED, Fault, Plant, names_a_file_by_the_rows, planted
 
 pytestmark = [
     pytest.mark.system_entropy,  # a recorded stream stands for the operating system
@@ -39,12 +39,11 @@ def watcher(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.Capt
     return Watcher(tmp_path, caplog, capfd)
 
 
-def caught(watcher: Watcher, setting: Setting, plant: Plant, problem: str) -> str:
+def caught(watcher: Watcher, setting: Setting, plant: Plant | Fault, problem: str) -> str:
     """Play a setting with a bug until a problem is found, and return the problems. The checks themselves run without the bug."""
     plays, found = watcher.plays(setting), []
     while True:
-        with pytest.MonkeyPatch.context() as patch:
-            plant(patch)
+        with planted(plant):
             played = next(plays, None)
         if played is None:
             return ", ".join(problems(setting, found))
@@ -72,7 +71,7 @@ def proved_by(setting: Setting) -> list[ChargedStep]:
 @pytest.mark.parametrize(
     ("plant", "name", "problem"), PLANTED, ids=[f"{plant.__name__}, {name}" for plant, name, _ in PLANTED]
 )
-def test_a_bug_is_caught(watcher: Watcher, plant: Plant, name: str, problem: str) -> None:
+def test_a_bug_is_caught(watcher: Watcher, plant: Plant | Fault, name: str, problem: str) -> None:
     assert problem in caught(watcher, BY_NAME[name], plant, problem)
 
 
@@ -110,7 +109,7 @@ def written(part: BaseModel) -> Iterator[tuple[str, str]]:
     """Yield the keys that a spec has, each with the class that declares it."""
     for name in part.model_fields_set:
         yield (
-            next(each.__name__ for each in type(part).__mro__[::-1] if name in getattr(each, "model_fields", ())),
+            next(kind.__name__ for kind in type(part).__mro__ if name in vars(kind).get("__annotations__", ())),
             name,
         )
         yield from _within(getattr(part, name))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from datetime import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import expressions as exp
@@ -57,13 +58,26 @@ def condition(scope: Scope, node: exp.Expr) -> Condition:
     Raises:
         QueryError: If it is not supported, or does not fit the columns.
     """
+    stated: Condition = composed(node, partial(_elementary, scope))
+    return stated
+
+
+def composed(node: exp.Expr, read: Callable[[exp.Expr], Any]) -> Any:
+    """Return what an expression states that may be composed by `and`, `or` and `not`, given how its parts are read."""
     node = unwrapped(node)
-    if isinstance(node, exp.And):
-        return All(tuple(condition(scope, part) for part in flattened(node, exp.And)))
-    if isinstance(node, exp.Or):
-        return AnyOf(tuple(condition(scope, part) for part in flattened(node, exp.Or)))
-    if isinstance(node, exp.Not):
-        return Not(condition(scope, node.this))
+    match node:
+        case exp.And():
+            return All(tuple(composed(part, read) for part in flattened(node, exp.And)))
+        case exp.Or():
+            return AnyOf(tuple(composed(part, read) for part in flattened(node, exp.Or)))
+        case exp.Not():
+            return Not(composed(node.this, read))
+        case exp.Boolean():
+            return Always(truth=bool(node.this))
+    return read(node)
+
+
+def _elementary(scope: Scope, node: exp.Expr) -> Condition:
     if type(node) in OPERATORS:
         return _comparison(scope, node)
     read = _READERS.get(type(node))
@@ -116,7 +130,7 @@ def _in(scope: Scope, node: exp.In) -> Condition:
     if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
         raise scope.refused(node, "a list after `in` must be of constants; write in ('a', 'b')")
     term = scope.term(node.this)
-    return Among(term, tuple(_fitting(scope, each, term, scope.value(each, term)) for each in node.expressions))
+    return Among(term, tuple(_fitting(scope, value, term, scope.value(value, term)) for value in node.expressions))
 
 
 def _between(scope: Scope, node: exp.Between) -> Condition:
@@ -141,12 +155,7 @@ def _true(scope: Scope, node: exp.Column) -> Condition:
     return Compare(Term(column), "=", value=True)
 
 
-def _always(_scope: Scope, node: exp.Expr) -> Condition:
-    return Always(truth=bool(node.this))
-
-
 _READERS: dict[type[exp.Expr], Callable[[Scope, Any], Condition]] = {
-    exp.Boolean: _always,
     exp.Is: _is,
     exp.In: _in,
     exp.Between: _between,

@@ -12,54 +12,14 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
 LONGEST_SHOWN = 60
-MOST_COMPARED = 20_000
-MOST_LISTED = 12
-"""Up to so many columns are all named in an error."""
 
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _PIECES = re.compile(r"\w+|[^\w\s]")
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*"|--[^\n]*""")
-_RESERVED = frozenset(
-    [
-        "all",
-        "and",
-        "any",
-        "as",
-        "asc",
-        "between",
-        "by",
-        "case",
-        "cast",
-        "desc",
-        "distinct",
-        "else",
-        "end",
-        "exists",
-        "false",
-        "from",
-        "group",
-        "having",
-        "in",
-        "is",
-        "join",
-        "like",
-        "limit",
-        "not",
-        "null",
-        "offset",
-        "on",
-        "or",
-        "order",
-        "select",
-        "table",
-        "then",
-        "true",
-        "union",
-        "using",
-        "when",
-        "where",
-        "with",
-    ]
+_RESERVED = re.compile(
+    r"all|and|any|as|asc|between|by|case|cast|desc|distinct|else|end|exists|false|from|group|having|in|"
+    r"is|join|like|limit|not|null|offset|on|or|order|select|table|then|true|union|using|when|where|with",
+    re.IGNORECASE,
 )
 
 
@@ -95,9 +55,9 @@ def _offset(node: "Expr") -> int:
     """Return where a part begins: the first position that it, one of its parts, or the nearest part around it knows."""
     around: Expr | None = node
     while around is not None:
-        known = [each.meta["start"] for each in around.walk() if "start" in each.meta]
-        if known:
-            return int(min(known))
+        starts = [part.meta["start"] for part in around.walk() if "start" in part.meta]
+        if starts:
+            return int(min(starts))
         around = around.parent
     return 0
 
@@ -112,31 +72,30 @@ def shown(text: object) -> str:
     return repr(plain if len(plain) <= LONGEST_SHOWN else plain[:LONGEST_SHOWN] + "...")
 
 
-def nearest(wanted: str, known: Iterable[object]) -> str:
-    """Return words that name the known names nearest to a wanted one, or a few of them.
+def nearest(word: str, names: Iterable[object]) -> str:
+    """Return words that name the names nearest to a word, or a few of them.
 
     >>> nearest("agee", ["age", "sex"]), nearest("q", ["age", "sex"])
     ('did you mean age?', 'there are age, sex')
     """
-    every = [str(each) for each in known]
-    if close := _close(wanted, every):
+    texts = list(map(str, names))
+    if close := _close(word, texts):
         return f"did you mean {' or '.join(map(_bare, close))}?"
-    more = f", and {len(every) - 10:,} more" if len(every) > 10 else ""
-    return f"there are {', '.join(map(_bare, every[:10]))}{more}"
+    more = f", and {len(texts) - 10:,} more" if len(texts) > 10 else ""
+    return f"there are {', '.join(map(_bare, texts[:10]))}{more}"
 
 
-def nearest_column(wanted: str, names: Sequence[str]) -> str:
-    """Return words that name the columns nearest to a wanted one, and all columns, or where these are listed if they are many.
+def nearest_column(word: str, names: Sequence[str]) -> str:
+    """Return words that name the columns nearest to a word, and all columns, or where these are listed if they are many.
 
     >>> nearest_column("agee", ["age", "hours-per-week"])
     'did you mean age? The columns are age, "hours-per-week"'
     """
-    quoted = {name: as_written(name) for name in names}
-    close = _close(wanted, names)
-    meant = f"did you mean {' or '.join(quoted[each] for each in close)}? " if close else ""
-    if len(names) > MOST_LISTED:
+    close = _close(word, names)
+    meant = f"did you mean {' or '.join(map(as_written, close))}? " if close else ""
+    if len(names) > 12:
         return f"{meant}The release's card and its spec list all {len(names):,} columns"
-    listed = f"he columns are {', '.join(quoted.values())}"
+    listed = f"he columns are {', '.join(map(as_written, names))}"
     return f"{meant}T{listed}" if meant else f"t{listed}"
 
 
@@ -146,7 +105,7 @@ def as_written(name: str) -> str:
     >>> as_written("age"), as_written("hours-per-week"), as_written("group")
     ('age', '"hours-per-week"', '"group"')
     """
-    plain = _PLAIN.fullmatch(name) and name.casefold() not in _RESERVED
+    plain = _PLAIN.fullmatch(name) and not _RESERVED.fullmatch(name)
     return name if plain else _bare('"' + name.replace('"', '""') + '"')
 
 
@@ -158,25 +117,26 @@ def unquoted(text: str, names: Iterable[str]) -> Iterator[tuple[str, int]]:
     >>> list(unquoted('select "hours-per-week" from release', ["hours-per-week"]))
     []
     """
-    outside = _QUOTED.sub(lambda found: " " * len(found.group()), text)
-    for name in sorted((each for each in names if not _PLAIN.fullmatch(each)), key=len, reverse=True):
+    outside = _QUOTED.sub(lambda quoted: " " * len(quoted.group()), text)
+    for name in sorted((name for name in names if not _PLAIN.fullmatch(name)), key=len, reverse=True):
         if parts := r"\s*".join(map(re.escape, _PIECES.findall(name))):  # blanks around a hyphen change nothing
             for match in re.finditer(rf"(?<![\w\"]){parts}(?![\w\"])", outside, re.IGNORECASE):
                 yield name, match.start()
 
 
-def _close(wanted: str, known: Iterable[str]) -> list[str]:
-    lower = {each.casefold(): each for each in islice(known, MOST_COMPARED)}
-    return [lower[each] for each in get_close_matches(wanted[:LONGEST_SHOWN].casefold(), lower, n=3, cutoff=0.6)]
+def _close(word: str, names: Iterable[str]) -> list[str]:
+    by_lower = {name.casefold(): name for name in islice(names, 20_000)}
+    close = get_close_matches(word[:LONGEST_SHOWN].casefold(), by_lower, n=3, cutoff=0.6)
+    return [by_lower[lower] for lower in close]
 
 
 def _bare(name: str) -> str:
     return name if name.isprintable() and len(name) <= LONGEST_SHOWN else shown(name)
 
 
-def unsupported(text: str, node: "Expr", wanted: str) -> QueryError:
+def unsupported(text: str, node: "Expr", instead: str) -> QueryError:
     """Return the error for a part of a statement that has no meaning here."""
-    return mistake(text, node, f"{_said(node)} is not supported here; {wanted}")
+    return mistake(text, node, f"{_said(node)} is not supported here; {instead}")
 
 
 def _said(node: "Expr") -> str:

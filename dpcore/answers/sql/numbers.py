@@ -36,7 +36,7 @@ _SUPPORTED = "use count, sum, avg, median, quantile_cont(x, 0.9), and +, -, *, /
 def is_number(node: exp.Expr) -> bool:
     """Return whether an expression contains an aggregate, so that it is a number of each group."""
     kinds = (exp.AggFunc, exp.Window, exp.Filter, exp.WithinGroup)
-    return any(isinstance(each, kinds) for each in node.walk())
+    return any(isinstance(part, kinds) for part in node.walk())
 
 
 def number(scope: Scope, node: exp.Expr) -> Number:  # noqa: PLR0911  a table, one line for each kind
@@ -72,27 +72,29 @@ def _chain(scope: Scope, node: exp.Expr) -> Number:
     pending: list[tuple[str, Number]] = []
     left = node
     while type(left) in ARITHMETIC:
-        right = number(scope, left.expression)
-        if isinstance(right, Quantile) and kind_of(scope.attribute(right.column)) == "moment":
-            raise scope.refused(left, "a date cannot be computed with; ask for it alone")
-        pending.append((ARITHMETIC[type(left)], right))
+        pending.append((ARITHMETIC[type(left)], _operand(scope, left, left.expression)))
         left = unwrapped(left.this)
-    result = number(scope, left)
-    if isinstance(result, Quantile) and kind_of(scope.attribute(result.column)) == "moment":
-        raise scope.refused(left, "a date cannot be computed with; ask for it alone")
+    result = _operand(scope, left, left)
     for operator, right in reversed(pending):
         result = Arithmetic(operator, result, right)
     return result
 
 
+def _operand(scope: Scope, node: exp.Expr, side: exp.Expr) -> Number:
+    operand = number(scope, side)
+    if isinstance(operand, Quantile) and kind_of(scope.attribute(operand.column)) == "moment":
+        raise scope.refused(node, "a date cannot be computed with; ask for it alone")
+    return operand
+
+
 def _overall(scope: Scope, node: exp.Window) -> Number:
     """Read `sum(count(*)) over ()`: the number over all groups."""
     inner = node.this
-    plain = not any(node.args.get(each) for each in ("partition_by", "order", "spec", "alias"))
+    plain = not any(node.args.get(clause) for clause in ("partition_by", "order", "spec", "alias"))
     if plain and isinstance(inner, exp.Sum):
-        found = _aggregate(scope, unwrapped(inner.this))
-        if isinstance(found, Count | Sum):
-            return Overall(found)
+        total = _aggregate(scope, unwrapped(inner.this))
+        if isinstance(total, Count | Sum):
+            return Overall(total)
     raise scope.refused(node, "the only window is sum(count(*)) over (), the total of all groups")
 
 
@@ -132,12 +134,12 @@ def _quantile_at(scope: Scope, node: exp.Expr) -> Number:
     return _quantile(scope, node, node.this, scope.number(share))
 
 
-def _filtered(found: Number, where: Condition, scope: Scope, node: exp.Expr) -> Number:
-    if isinstance(found, Aggregate):
-        return replace(found, where=All((found.where, where)))
-    if isinstance(found, Arithmetic):  # the share that `avg` of a condition is
-        left, right = (_filtered(side, where, scope, node) for side in (found.left, found.right))
-        return Arithmetic(found.operator, left, right)
+def _filtered(value: Number, where: Condition, scope: Scope, node: exp.Expr) -> Number:
+    if isinstance(value, Aggregate):
+        return replace(value, where=All((value.where, where)))
+    if isinstance(value, Arithmetic):  # the share that `avg` of a condition is
+        left, right = (_filtered(side, where, scope, node) for side in (value.left, value.right))
+        return Arithmetic(value.operator, left, right)
     raise scope.refused(node, "`filter` follows one aggregate: count(*) filter (where age > 65)")
 
 

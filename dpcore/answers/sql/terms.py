@@ -21,27 +21,28 @@ Kind: TypeAlias = Literal["text", "number", "boolean", "moment"]
 MOST_VALUES = 1000
 """The most values of a column at full resolution that are groups by themselves."""
 
-_PARTS_OF: dict[type[exp.Expr], str] = {
-    exp.Year: "year",
-    exp.Quarter: "quarter",
-    exp.Month: "month",
-    exp.Week: "week",
-    exp.WeekOfYear: "week",
-    exp.Day: "day",
-    exp.DayOfMonth: "day",
-    exp.DayOfWeek: "dayofweek",
-    exp.DayOfWeekIso: "isodow",
-    exp.DayOfYear: "dayofyear",
-    exp.Hour: "hour",
-    exp.Minute: "minute",
-    exp.Second: "second",
-}
+_PARTS_OF = (
+    exp.Year,
+    exp.Quarter,
+    exp.Month,
+    exp.Week,
+    exp.WeekOfYear,
+    exp.Day,
+    exp.DayOfMonth,
+    exp.DayOfWeek,
+    exp.DayOfWeekIso,
+    exp.DayOfYear,
+    exp.Hour,
+    exp.Minute,
+    exp.Second,
+)
 _OTHER_NAMES = {
     "dow": "dayofweek",
     "weekday": "dayofweek",
     "doy": "dayofyear",
     "dayofmonth": "day",
     "weekofyear": "week",
+    "dayofweekiso": "isodow",
 }
 _WRAPPED = (exp.Paren, exp.Alias)
 
@@ -71,20 +72,19 @@ class Scope:
         """Return the position of a column. Names are the same in any case, unless that makes two columns one."""
         table, name = node.table, node.name
         if node.args.get("db") or (table and table.casefold() not in self.tables):
-            raise mistake(self.text, node, f"there is no table {shown(table)}; name the column alone")
+            raise self.refused(node, f"there is no table {shown(table)}; name the column alone")
         names = self.universe.names
         if name in names:
             return names.index(name)
-        alike = [at for at, each in enumerate(names) if each.casefold() == name.casefold()]
+        alike = [at for at, own in enumerate(names) if own.casefold() == name.casefold()]
         if len(alike) == 1:
             return alike[0]
         if isinstance(node.this, exp.Star):
-            raise mistake(
-                self.text,
+            raise self.refused(
                 node,
                 "a release has no rows to show here; ask for count(*), sum, avg, median or quantile_cont",
             )
-        raise mistake(self.text, node, f"there is no column {shown(name)}; {nearest_column(name, names)}")
+        raise self.refused(node, f"there is no column {shown(name)}; {nearest_column(name, names)}")
 
     def attribute(self, column: int) -> Attribute:
         """Return a column."""
@@ -111,8 +111,8 @@ class Scope:
             return Term(self.column(node))
         if isinstance(node, exp.Mul):
             return self._multiple(node)
-        if type(node) in _PARTS_OF:
-            return self._part(node, node.this, _PARTS_OF[type(node)])
+        if isinstance(node, _PARTS_OF):
+            return self._part(node, node.this, type(node).__name__.lower())
         if isinstance(node, exp.Extract):
             return self._part(node, node.expression, node.name.lower())
         if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
@@ -195,11 +195,11 @@ class Scope:
         self._require_unit(node, column, unit, TRUNCATED)
         return Term(column, Truncate(unit))
 
-    def _require_unit(self, node: exp.Expr, column: int, unit: str, known: Collection[str]) -> None:
+    def _require_unit(self, node: exp.Expr, column: int, unit: str, units: Collection[str]) -> None:
         if kind_of(self.attribute(column)) != "moment":
             raise self.refused(node, f"{self.name(column)} is not a date; {self._how_to_group(column)}")
-        if unit not in known:
-            raise self.refused(node, f"there is no unit {shown(unit)}; {nearest(unit, known)}")
+        if unit not in units:
+            raise self.refused(node, f"there is no unit {shown(unit)}; {nearest(unit, units)}")
 
     def cells(self, node: exp.Expr, column: int) -> Term:
         """Return the bins of a column as they were declared or found."""
@@ -240,10 +240,10 @@ class Scope:
         raise unsupported(self.text, inner, "write a number, such as 10")
 
     def _fraction(self, node: exp.Expr, text: str) -> Fraction:
-        found = _read_number(text)
-        if found is None:
+        number = _read_number(text)
+        if number is None:
             raise self.refused(node, f"{shown(text)} is not a number, or too large; write one such as 10 or 2.5")
-        return found
+        return number
 
     def constant(self, node: exp.Expr, term: Term) -> Any:
         """Return a constant of the type of a term's values."""
@@ -266,26 +266,26 @@ class Scope:
         return str(inner.this) if kind == "text" else self._moment(inner, str(inner.this))
 
     def _moment(self, node: exp.Expr, text: str) -> datetime:
-        found = _read_moment(text)
-        if found is None:
+        moment = _read_moment(text)
+        if moment is None:
             raise self.refused(
                 node,
                 f"{shown(text)} is not a date without a time zone; write one such as '2025-01-31' or '2025-01-31 12:00:00'",
             )
-        return found
+        return moment
 
     def value(self, node: exp.Expr, term: Term) -> Any:
         """Return a constant that a term may equal. An undeclared category is a mistake."""
-        found = self.constant(node, term)
+        value = self.constant(node, term)
         values = category_values(self.attribute(term.column))
-        if term.transform is None and values is not None and found not in values:
-            named = [value for value in values if value is not None]
-            other = "; undeclared values are counted as 'other'" if "other" in named else ""
+        if term.transform is None and values is not None and value not in values:
+            declared = [category for category in values if category is not None]
+            undeclared = "; undeclared values are counted as 'other'" if "other" in declared else ""
             raise self.refused(
                 node,
-                f"{shown(unwrapped(node).name)} is not a declared value of {self.name(term.column)}; {nearest(str(found), named)}{other}",
+                f"{shown(unwrapped(node).name)} is not a declared value of {self.name(term.column)}; {nearest(str(value), declared)}{undeclared}",
             )
-        return found
+        return value
 
 
 def kind_of(attribute: Attribute) -> Kind:
@@ -303,10 +303,10 @@ def _read_number(text: str) -> Fraction | None:
     """Read a number, unless its digits could exhaust memory, or it is too large for a float."""
     try:
         exponent = int(text.lower().partition("e")[2] or 0)
-        found = Fraction(text) if len(text) <= 400 and abs(exponent) <= 400 else None
+        number = Fraction(text) if len(text) <= 400 and abs(exponent) <= 400 else None
     except (ValueError, ZeroDivisionError):
         return None
-    return None if found is None or abs(found) > sys.float_info.max else found
+    return None if number is None or abs(number) > sys.float_info.max else number
 
 
 def _read_moment(text: str) -> datetime | None:

@@ -28,7 +28,7 @@ def parse_condition(text: str, universe: Universe, *, tables: Collection[str] = 
         raise QueryError(
             f"{message}; for example: {_CONDITION}" if statement else message, line=line, column=column
         ) from None
-    if query != Query(outputs=(Output("n", Count(Always(truth=True))),), where=query.where):
+    if query != Query(outputs=(Output("n", Count(Always())),), where=query.where):
         raise QueryError(
             f"write a condition only, without `group by`, `order by` and the like; for example: {_CONDITION}",
             line=1,

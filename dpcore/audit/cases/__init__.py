@@ -3,18 +3,17 @@
 from collections.abc import Callable, Mapping
 
 from dpcore.audit.case import Case
-from dpcore.audit.cases.asking import asking, bought_sums
 from dpcore.audit.cases.choices import counts_above, noisy_choice, noisy_quantiles, top_categories
 from dpcore.audit.cases.gates import gates
 from dpcore.audit.cases.histograms import noisy_histogram
 from dpcore.audit.cases.limits import limits
 from dpcore.audit.cases.means import bounded_mean
-from dpcore.audit.cases.measuring import measuring
 from dpcore.audit.cases.noise import calibrated, gaussian, laplace, rounded
 from dpcore.audit.cases.persons import person_rows
 from dpcore.audit.cases.responses import randomized_response
 from dpcore.audit.cases.selections import exponential, noisy_max
 from dpcore.audit.cases.sparse_vectors import above_threshold, sparse_vector
+from dpcore.audit.cases.steps import asking, bought_sums, measuring
 from dpcore.audit.cases.trees import private_tree
 from dpcore.audit.cases.values import bounded_sum, noisy_count, noisy_value
 

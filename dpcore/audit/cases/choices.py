@@ -110,9 +110,9 @@ def top_categories() -> Case:
     )
 
 
-def _choice(wanted: Wanted, target: int | None) -> NoisyChoice:
+def _choice(goal: Wanted, target: int | None) -> NoisyChoice:
     return NoisyChoice.for_amount(
-        AMOUNT, currency=Currency.PURE, candidates=["a", "b"], wanted=wanted, target=target, protection=ROW
+        AMOUNT, currency=Currency.PURE, candidates=["a", "b"], wanted=goal, target=target, protection=ROW
     )
 
 

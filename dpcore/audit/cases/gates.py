@@ -19,15 +19,10 @@ from dpcore.tables.histogram import Histogram, LocalHistogram
 from dpcore.textbook.online import OnlineSession, Terms
 
 EPSILON = 4.0
-DRAWS, MORE_DRAWS, FEWER_DRAWS = 12_000, 30_000, 4_000
-
 THRESHOLD = 5
 ROWS = 10
-BELOW, ABOVE = ROWS - (THRESHOLD - 1), ROWS + THRESHOLD
-"""Expected counts: one more row makes the error of the first larger, and that of the second smaller."""
-
-EXPECTED = (BELOW, BELOW, BELOW, ABOVE)
-ERRORS = (THRESHOLD - 1, THRESHOLD - 1, THRESHOLD - 1, THRESHOLD)
+EXPECTED = (*[ROWS - (THRESHOLD - 1)] * 3, ROWS + THRESHOLD)
+"""Expected counts: one more row makes the errors of the first three larger, and that of the last smaller."""
 
 _QUERY = CountQuery((0,), np.array([True, False]))
 _CAP = 10 * AMOUNT_OF_ONE
@@ -63,7 +58,7 @@ def _answers(opens: Opens, rows: int) -> Draw:
     return told(lambda: yes_or_no(compared()))
 
 
-def _event(opens: Opens, *, paid: SparseVector, draws: int = DRAWS) -> EventCheck:
+def _event(opens: Opens, *, paid: SparseVector, draws: int = 12_000) -> EventCheck:
     return event(
         "errors that move both ways",
         lambda rows: _answers(opens, rows),
@@ -77,14 +72,14 @@ def _exact_probabilities() -> dict[int, float]:
     """Return the probabilities at the scales of the theorem: D / e1 and 2 D / e2, e1 : e2 = 1 : 2^(2/3)."""
     ratio = 2 ** (2 / 3)
     scales = (1 + ratio) / EPSILON, 2 * (1 + 1 / ratio) / EPSILON
-    return probabilities(scales, [error - THRESHOLD for error in ERRORS], positives=1)
+    return probabilities(scales, [abs(ROWS - expected) - THRESHOLD for expected in EXPECTED], positives=1)
 
 
 def _charge(gatekeeper: type[Gatekeeper]) -> ChargeCheck:
     """Return the check that a session draws words only while a charge has no result yet: for the total, for gates and for counts."""
 
     @contextmanager
-    def spending(_effort: float) -> Iterator[tuple[Ledger, Callable[[], object]]]:
+    def spending() -> Iterator[tuple[Ledger, Callable[[], object]]]:
         terms = Terms(
             alpha=0.3,
             beta=1e-9,
@@ -126,12 +121,12 @@ def gates() -> Case:
             Bug(
                 name="gate on the true error",
                 how="the gate compares the true error with the threshold, without noise",
-                check=_event(_true(sound), paid=sound, draws=FEWER_DRAWS),
+                check=_event(_true(sound), paid=sound, draws=9_000),
             ),
             Bug(
                 name="errors as monotone counts",
                 how="errors move both ways, but the noise is for values that move one way",
-                check=_event(_noisy(monotone), paid=sound, draws=MORE_DRAWS),
+                check=_event(_noisy(monotone), paid=sound, draws=30_000),
             ),
             Bug(
                 name="gate without a charge",

@@ -75,8 +75,8 @@ def _stacked(setting: str, *, noise_of: int) -> EventCheck:
 
 def noisy_histogram() -> Case:
     """Return the audit of a noisy histogram."""
-    one = Universe({"flag": Boolean()})
-    replaced, added = (_histogram(one, protection) for protection in (REPLACED, ROW))
+    universe = Universe({"flag": Boolean()})
+    replaced, added = (_histogram(universe, protection) for protection in (REPLACED, ROW))
 
     def replacing(setting: str, drawn: NoisyHistogram) -> EventCheck:
         return bought_event(setting, drawn, _apart(drawn), tables=([True], [False]))

@@ -13,10 +13,9 @@ from dpcore.mechanisms.noise import Noise
 from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.release.statement import CLEAR
-from dpcore.runs.planning.limits import chosen_limit, expected_errors
-from dpcore.runs.rows_per_unit import NoisyUnits
+from dpcore.runs.planning.limits import NoisyUnits, chosen_limit, expected_errors
 from dpcore.spec import Declaration
-from dpcore.spec.load import declare
+from dpcore.spec.declaration import declare
 from dpcore.spec.release import ReleaseSpec
 from dpcore.spec.shares import Early
 from dpcore.tables.ingest.tally import BUCKETS
@@ -26,7 +25,6 @@ EPSILON = 50.0
 """Large, so that the hundredth of it that buys the histogram shows in few draws."""
 
 PERSONS = 1_000
-DRAWS, FEWER_DRAWS = 20_000, 2_000
 
 
 def limits() -> Case:
@@ -40,16 +38,14 @@ def limits() -> Case:
         reference="Dwork and Roth 2014, Prop. 2.1 (post-processing)",
         prices=dict.fromkeys(Currency, "the price of the noise of one histogram with one record for each unit"),
         checks=(
-            event(neighbours, lambda counts: _noisy(noise, counts), tables=tables, paid=noise, draws=DRAWS),
+            event(neighbours, lambda counts: _noisy(noise, counts), tables=tables, paid=noise, draws=20_000),
             StreamCheck(setting="the chosen limits", draw=_noisy(noise, above)),
         ),
         bugs=(
             Bug(
                 name="limit by true counts",
                 how="the limit is chosen by the true histogram, and the noisy one is only charged for",
-                check=event(
-                    neighbours, lambda counts: _exact(noise, counts), tables=tables, paid=noise, draws=FEWER_DRAWS
-                ),
+                check=event(neighbours, lambda counts: _exact(noise, counts), tables=tables, paid=noise, draws=2_000),
             ),
         ),
     )
@@ -107,7 +103,7 @@ def _limit(noise: Noise, counts: Counts) -> int:
 @lru_cache(maxsize=100_000)
 def _chosen(counts: tuple[int, ...], deviation: float) -> int:
     units = NoisyUnits(counts, noise=deviation)
-    return chosen_limit(expected_errors(_declaration(), units, currency=Currency.PURE))
+    return chosen_limit(expected_errors(_declaration(), units.rows, currency=Currency.PURE))
 
 
 def _noisy(noise: Noise, counts: Counts) -> Draw:

@@ -12,8 +12,6 @@ from dpcore.mechanisms.sampling.thresholds import Shape
 from dpcore.privacy.accounting import Currency
 from dpcore.universe import Integer
 
-DRAWS = 8_000
-
 _MARK = Integer(minimum=0, maximum=2)
 _OTHERS = 50
 
@@ -40,7 +38,7 @@ def _event(
     tables: tuple[Sequence[int | None], Sequence[int | None]],
     says: Callable[[MeanEstimate], bool],
 ) -> EventCheck:
-    return bought_event(setting, drawn, _means(drawn, says), tables=tables, draws=DRAWS)
+    return bought_event(setting, drawn, _means(drawn, says), tables=tables, draws=8_000)
 
 
 def bounded_mean() -> Case:

@@ -11,32 +11,17 @@ import numpy.typing as npt
 
 from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.outputs import event, noisy, numpy_randomness
+from dpcore.audit.cases.outputs import FROM_NUMPY, event, noisy
 from dpcore.audit.checks import Check, DistributionCheck, Draw, EventCheck, StreamCheck
 from dpcore.audit.events import Outcomes
-from dpcore.mechanisms import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    RoundedGaussian,
-    analytic_gaussian,
-    classic_gaussian,
-)
+from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dpcore.mechanisms.sampling import wide
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
+from dpcore.textbook.gaussian import analytic_gaussian, classic_gaussian
 
-DRAWS = 400_000
 MORE_DRAWS = 1_000_000
-SCALES = (2.0, 40.0)
-WIDE_SCALES = (2.5, 300.0)
-"""Scales at which the sampler for noise too wide for one table is called directly: one digit, whose sign is visible, and two digits."""
-
-_PARTS = 10
-"""Intervals per scale, where there are too many outcomes to compare one by one."""
-
 WIDER = 1.03
-
-RARE_DRAWS = 4_000_000
 CALIBRATED_DELTA = 0.01
 
 _STEPS = 10
@@ -73,7 +58,7 @@ def rounded_weights(k: npt.NDArray[np.int64], scale: float) -> Weights:
 def on_counts(setting: str, drawn: Any, *, tables: tuple[list[int], list[int]], currency: Currency) -> EventCheck:
     """Return the check of noisy counts on two tables against the price of their noise."""
     return event(
-        setting, lambda counts: noisy(drawn, counts), tables=tables, paid=drawn, draws=DRAWS, currency=currency
+        setting, lambda counts: noisy(drawn, counts), tables=tables, paid=drawn, draws=400_000, currency=currency
     )
 
 
@@ -103,8 +88,8 @@ class Family:
         )
 
     def wide(self, setting: str, scale: float, *, draw: Draw) -> DistributionCheck:
-        """Return the check of the distribution of wide noise, grouped in intervals."""
-        width = max(1, round(scale / _PARTS))
+        """Return the check of the distribution of wide noise, grouped in ten intervals per scale, as there are too many outcomes to compare."""
+        width = max(1, round(scale / 10))
         reach = (round(20 * scale) // width + 1) * width
         noise = np.arange(-reach, reach + width)
         return DistributionCheck(
@@ -121,7 +106,7 @@ class Family:
         return (
             *(
                 self.wide(f"wide sampler, {self.kind.width} {scale:g}", scale, draw=partial(sampler, scale=scale))
-                for scale in WIDE_SCALES
+                for scale in (2.5, 300.0)  # numbers of one digit, whose sign is visible, and of two
             ),
             self.wide(f"noise of {self.kind.width} {beyond:g}", beyond, draw=noisy(mechanism, [0])),
             StreamCheck(setting=f"noise of {self.kind.width} {beyond:g}", draw=noisy(mechanism, [0])),
@@ -137,7 +122,7 @@ class Family:
         wide: tuple[Check, ...] = (),
     ) -> Case:
         """Return the audit with the checks and bugs of every kind of integer noise, and additional bugs."""
-        one, two = self.at(1.0), self.at(2.0, neighbours=Neighbours.REPLACE_ONE)
+        narrow, replaced = self.at(1.0), self.at(2.0, neighbours=Neighbours.REPLACE_ONE)
         last = self.currencies[0]
         return Case(
             name=self.kind.name,
@@ -146,31 +131,31 @@ class Family:
             prices=prices,
             checks=(
                 *(
-                    on_counts("one count, 0 or 1", one, tables=([0], [1]), currency=currency)
+                    on_counts("one count, 0 or 1", narrow, tables=([0], [1]), currency=currency)
                     for currency in self.currencies
                 ),
-                on_counts("a row replaced: 1 0 or 0 1", two, tables=([1, 0], [0, 1]), currency=last),
-                *(self.distribution(scale, drawn_at=scale) for scale in SCALES),
-                StreamCheck(setting="noise on 100 counts", draw=noisy(one, [0])),
+                on_counts("a row replaced: 1 0 or 0 1", replaced, tables=([1, 0], [0, 1]), currency=last),
+                *(self.distribution(scale, drawn_at=scale) for scale in (2.0, 40.0)),
+                StreamCheck(setting="noise on 100 counts", draw=noisy(narrow, [0])),
                 *wide,
             ),
             bugs=(
                 Bug(
-                    name=f"{self.kind.width} x1.03",
+                    name=f"{self.kind.width} x{WIDER:g}",
                     how=f"the noise is {WIDER - 1:.0%} wider than the stated {self.kind.width}",
                     check=self.distribution(40.0, drawn_at=40.0 * WIDER),
                 ),
                 Bug(
                     name="sensitivity halved",
                     how="a unit changes a count by 2, but the sensitivity is stated as 1",
-                    check=on_counts("one count, 0 or 2, paid as 0 or 1", one, tables=([0], [2]), currency=last),
+                    check=on_counts("one count, 0 or 2, paid as 0 or 1", narrow, tables=([0], [2]), currency=last),
                 ),
                 Bug(
                     name="neighbour flag ignored",
                     how="rows are replaced, but the price is that of adding or removing one",
-                    check=on_counts("1 0 or 0 1, paid as add-remove", one, tables=([1, 0], [0, 1]), currency=last),
+                    check=on_counts("1 0 or 0 1, paid as add-remove", narrow, tables=([1, 0], [0, 1]), currency=last),
                 ),
-                numpy_randomness("noise on 100 counts", noisy(planted.NumpyNoise(scale=1.0), [0])),
+                FROM_NUMPY,
                 *more,
             ),
         )
@@ -183,7 +168,6 @@ ROUNDED = Family(RoundedGaussian, rounded_weights, (Currency.GDP, Currency.ZCDP)
 
 def laplace() -> Case:
     """Return the audit of discrete Laplace noise."""
-    one = LAPLACE.at(1.0)
     continuous = planted.FloatLaplace(scale=1.0)
     return LAPLACE.case(
         theorem="Integer counts with noise of probability ~ e^(-|k| / b) are epsilon-DP with epsilon = L1 / b.",
@@ -201,7 +185,7 @@ def laplace() -> Case:
                     "one count, 0 or 1, textbook floats",
                     continuous.possible_from_nought,
                     tables=(0, 1),
-                    paid=one,
+                    paid=LAPLACE.at(1.0),
                     draws=20_000,
                 ),
             ),
@@ -217,7 +201,7 @@ def laplace() -> Case:
 
 def gaussian() -> Case:
     """Return the audit of discrete Gaussian noise."""
-    one = GAUSSIAN.at(1.0)
+    narrow = GAUSSIAN.at(1.0)
     return GAUSSIAN.case(
         theorem="Integer counts with noise of probability ~ e^(-k^2 / (2 sigma^2)) are rho-zCDP with rho = L2^2 / (2 sigma^2).",
         reference="Canonne, Kamath and Steinke 2020",
@@ -227,8 +211,8 @@ def gaussian() -> Case:
                 name="rho halved",
                 how="L2^2 / (4 sigma^2) is charged",
                 check=replace(
-                    on_counts("one count, 0 or 1", one, tables=([0], [1]), currency=Currency.ZCDP),
-                    charged=one.price(Currency.ZCDP) // 2,
+                    on_counts("one count, 0 or 1", narrow, tables=([0], [1]), currency=Currency.ZCDP),
+                    charged=narrow.price(Currency.ZCDP) // 2,
                 ),
             ),
         ),
@@ -300,7 +284,7 @@ def calibrated() -> Case:
                     lambda count: _far(beyond, count),
                     tables=(moved, 0),
                     paid=round(epsilon * AMOUNT_OF_ONE),
-                    draws=RARE_DRAWS,
+                    draws=4_000_000,
                     delta=delta,
                 ),
             ),

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from dpcore.audit.case import Bug
 from dpcore.audit.checks import Draw, EventCheck, StreamCheck
 from dpcore.audit.events import Outcomes
+from dpcore.audit.planted import of_numpy
 from dpcore.mechanisms.query import Exact, Query
 from dpcore.privacy.accounting import Currency
 
@@ -24,13 +25,6 @@ class Noise(Protocol):
 
     def draw(self, counts: npt.NDArray[np.int64], /) -> npt.NDArray[np.int64]:
         """Return noisy counts."""
-
-
-class Selecting(Protocol):
-    """A mechanism that selects one of several scores."""
-
-    def draw(self, scores: npt.NDArray[np.int64], /) -> int:
-        """Return the index of the selected score."""
 
 
 class Priced(Protocol):
@@ -102,16 +96,8 @@ def noisy(mechanism: Noise, counts: Sequence[int]) -> Draw:
     return draw
 
 
-def selected(mechanism: Selecting, scores: Sequence[int]) -> Draw:
-    """Return draws of the index selected among some scores."""
-    candidates = np.array(scores, dtype=np.int64)
-    return told(lambda: mechanism.draw(candidates))
-
-
-def numpy_randomness(setting: str, draw: Draw, *, what: str = "the noise comes") -> Bug:
-    """Return the bug of a mechanism that draws from NumPy's generator."""
-    return Bug(
-        name="numpy randomness",
-        how=f"{what} from NumPy's generator, not from the operating system's entropy",
-        check=StreamCheck(setting=setting, draw=draw),
-    )
+FROM_NUMPY = Bug(
+    name="numpy randomness",
+    how="the noise comes from NumPy's generator, not from the operating system's entropy",
+    check=StreamCheck(setting="noise of NumPy's generator", draw=of_numpy),
+)

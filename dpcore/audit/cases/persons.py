@@ -20,9 +20,6 @@ from dpcore.tables.ingest.tally import bucketed, started, tally_universe
 from dpcore.universe import Categorical, Universe
 
 LIMIT = 4
-CANARY_ROWS = 8
-"""More than are kept."""
-
 EDGES = tuple(range(1, LIMIT))
 """Persons are counted by 1, 2, 3 and more rows, as `dpcore.runs.early` counts them."""
 
@@ -92,7 +89,7 @@ def _check(setting: str, noise: Noise, count: Counting, *, draws: int) -> EventC
 def _table(*, canary: bool) -> pa.Table:
     """Return the table. The canary's rows come last, so that the draws of all others are the same with and without it."""
     names = [f"person-{number}" for number in range(PERSONS)]
-    own = CANARY_ROWS if canary else 0
+    own = 2 * LIMIT if canary else 0
     return pa.table(
         {"person": names + names + ["canary"] * own, "sex": ["F"] * PERSONS + ["M"] * PERSONS + ["M"] * own}
     )
@@ -103,8 +100,7 @@ def _coding(*, tallies: bool) -> Coding:
         universe=UNIVERSE,
         protection=PROTECTION,
         window=None,
-        tallies=tallies,
-        edges=EDGES,
+        edges=EDGES if tallies else None,
         constant=() if tallies else ("sex",),
     )
 

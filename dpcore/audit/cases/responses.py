@@ -4,16 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.outputs import event, noisy, numpy_randomness, told
+from dpcore.audit.cases.outputs import FROM_NUMPY, event, noisy, told
 from dpcore.audit.checks import DistributionCheck, Draw, EventCheck, StreamCheck
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.textbook.randomized_response import RandomizedResponse
 
-DRAWS = 400_000
-DISTRIBUTION_DRAWS = 1_000_000
 ANSWERS = 4
 EPSILON = 1.0
 
@@ -23,17 +20,17 @@ _PERSON = Protection(unit="person", rows_per_unit=2, neighbours=Neighbours.REPLA
 
 def _event(setting: str, drawn: RandomizedResponse, *, rows: int = 1) -> EventCheck:
     """Return the check of one respondent's answers, which are all 0 or all 1."""
-    return event(setting, lambda codes: noisy(drawn, codes), tables=([0] * rows, [1] * rows), paid=drawn, draws=DRAWS)
+    return event(setting, lambda codes: noisy(drawn, codes), tables=([0] * rows, [1] * rows), paid=drawn, draws=400_000)
 
 
 def _distribution(setting: str, stated: RandomizedResponse, *, drawn: RandomizedResponse) -> DistributionCheck:
-    true, other = map(float, stated.probabilities)
+    true, untrue = map(float, stated.probabilities)
     return DistributionCheck(
         setting=setting,
         draw=noisy(drawn, [0]),
-        draws=DISTRIBUTION_DRAWS,
+        draws=1_000_000,
         outcomes=np.arange(stated.answers),
-        probabilities=np.array([true] + [other] * (stated.answers - 1)),
+        probabilities=np.array([true] + [untrue] * (stated.answers - 1)),
     )
 
 
@@ -91,6 +88,6 @@ def randomized_response() -> Case:
                     draws=1000,
                 ),
             ),
-            numpy_randomness("100 answers", noisy(planted.NumpyNoise(scale=1.0), [0]), what="the answers come"),
+            FROM_NUMPY,
         ),
     )

@@ -1,31 +1,23 @@
 """Audit of AboveThreshold and of the sparse vector technique with several positives, with published variants that are broken."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.audit import planted
 from dpcore.audit.broken_sparse_vectors import BROKEN_SPARSE_VECTORS
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.outputs import Priced, event, numpy_randomness, told, yes_or_no
+from dpcore.audit.cases.outputs import FROM_NUMPY, event, told, yes_or_no
 from dpcore.audit.checks import DistributionCheck, Draw, EventCheck, StreamCheck
-from dpcore.mechanisms.sessions import Session
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.textbook.above_threshold import AboveThreshold
 
 EPSILON = 4.0
-LESS = 2.0
-"""An epsilon at which even a rare answer occurs often enough to reveal values that change too much."""
-
 FAR = 3
 """A sensitivity other than 1: values that change this much need proportionally more noise."""
 
-DRAWS = 30_000
 MORE_DRAWS = 60_000
-BROKEN_DRAWS = 400_000
 
 HERE, THERE = [-1, -1, -1, -1, 0], [0, 0, 0, 0, -1]
 """Values that change as much as allowed, the first four up and the last down. The last is likelier to be the first positive here."""
@@ -39,14 +31,7 @@ _PRICES = {
 }
 
 
-class Interactive(Priced, Protocol):
-    """A mechanism that begins sessions."""
-
-    def begin(self, threshold: int, /) -> Session:
-        """Return a session."""
-
-
-def answered(mechanism: Interactive, values: Sequence[int]) -> Draw:
+def answered(mechanism: SparseVector, values: Sequence[int]) -> Draw:
     """Return draws of sessions with threshold 0, each encoded by its answers."""
     asked = np.array(values, dtype=np.int64)
     return told(lambda: yes_or_no(mechanism.begin(0).ask_all(asked)))
@@ -79,7 +64,9 @@ def _tail(least: npt.NDArray[np.int64], scale: float) -> npt.NDArray[np.float64]
     return tail
 
 
-def _event(setting: str, drawn: Interactive, *, tables: tuple[list[int], list[int]], draws: int = DRAWS) -> EventCheck:
+def _event(
+    setting: str, drawn: SparseVector, *, tables: tuple[list[int], list[int]], draws: int = 30_000
+) -> EventCheck:
     return event(setting, lambda values: answered(drawn, values), tables=tables, paid=drawn, draws=draws)
 
 
@@ -100,33 +87,37 @@ def _theorem_scales(epsilon: float, *, sensitivity: int, steps: int, ratio: floa
     return sensitivity * (1 + ratio) / epsilon, steps * sensitivity * (1 + 1 / ratio) / epsilon
 
 
-def _above(epsilon: float, *, sensitivity: int = 1, monotone: bool = False) -> AboveThreshold:
-    return AboveThreshold(epsilon=epsilon, sensitivity=sensitivity, monotone=monotone)
+def _mechanism(
+    kind: type[SparseVector],
+    epsilon: float = EPSILON,
+    *,
+    sensitivity: int = 1,
+    monotone: bool = False,
+    positives: int = 1,
+) -> SparseVector:
+    return kind(epsilon=epsilon, sensitivity=sensitivity, positives=positives, monotone=monotone)
 
 
-def _sparse(epsilon: float, *, sensitivity: int = 1, monotone: bool = False, positives: int = 1) -> SparseVector:
-    return SparseVector(epsilon=epsilon, sensitivity=sensitivity, positives=positives, monotone=monotone)
-
-
-def _common_bugs(kind: Callable[..., AboveThreshold | SparseVector]) -> tuple[Bug, ...]:
+def _common_bugs(kind: type[SparseVector]) -> tuple[Bug, ...]:
+    less = _mechanism(kind, EPSILON / 2)  # even a rare answer occurs often enough to reveal values that change too much
     return (
         Bug(
             name="sensitivity halved",
             how="values change by 2, but the sensitivity is stated as 1",
-            check=_event("moved by 2, paid as 1", kind(LESS), tables=(HERE, [1, 1, 1, 1, -2])),
+            check=_event("moved by 2, paid as 1", less, tables=(HERE, [1, 1, 1, 1, -2])),
         ),
         Bug(
             name="neighbour flag ignored",
             how="values change in both directions, as when a row is replaced, but the noise is for monotone ones",
-            check=_event("moved both ways, paid as monotone", kind(EPSILON, monotone=True), tables=(HERE, THERE)),
+            check=_event("moved both ways, paid as monotone", _mechanism(kind, monotone=True), tables=(HERE, THERE)),
         ),
-        numpy_randomness("sessions", planted.NumpySparseVector().sessions),
+        FROM_NUMPY,
     )
 
 
 def above_threshold() -> Case:
     """Return the audit of AboveThreshold."""
-    sound = _above(EPSILON, sensitivity=FAR)
+    sound = _mechanism(AboveThreshold, sensitivity=FAR)
     first = _event("D = 3, four below, then one", sound, tables=(FAR_HERE, FAR_THERE), draws=MORE_DRAWS)
     scales = _theorem_scales(EPSILON, sensitivity=FAR, steps=2, ratio=1.0)
     return Case(
@@ -139,15 +130,15 @@ def above_threshold() -> Case:
             distribution(first, probabilities(scales, FAR_HERE, positives=1)),
             StreamCheck(setting="sessions", draw=answered(sound, [0, 0, 0])),
         ),
-        bugs=_common_bugs(_above),
+        bugs=_common_bugs(AboveThreshold),
     )
 
 
 def sparse_vector() -> Case:
     """Return the audit of the sparse vector technique."""
-    one, two = _sparse(EPSILON, sensitivity=FAR), _sparse(EPSILON, positives=2)
+    far, two = _mechanism(SparseVector, sensitivity=FAR), _mechanism(SparseVector, positives=2)
     two_here, two_there = [*HERE, 0], [*THERE, -1]
-    first = _event("D = 3, four below, then one", one, tables=(FAR_HERE, FAR_THERE))
+    first = _event("D = 3, four below, then one", far, tables=(FAR_HERE, FAR_THERE))
     second = _event("two positives", two, tables=(two_here, two_there), draws=MORE_DRAWS)
     first_scales = _theorem_scales(EPSILON, sensitivity=FAR, steps=2, ratio=2 ** (2 / 3))
     second_scales = _theorem_scales(EPSILON, sensitivity=1, steps=4, ratio=4 ** (2 / 3))
@@ -164,7 +155,7 @@ def sparse_vector() -> Case:
             StreamCheck(setting="sessions", draw=answered(two, [0, 0, 0])),
         ),
         bugs=(
-            *_common_bugs(_sparse),
+            *_common_bugs(SparseVector),
             *(
                 Bug(
                     name=form.name,
@@ -174,7 +165,7 @@ def sparse_vector() -> Case:
                         form.seen,
                         tables=(form.here, form.there),
                         paid=round(form.epsilon * AMOUNT_OF_ONE),
-                        draws=BROKEN_DRAWS,
+                        draws=400_000,
                     ),
                 )
                 for form in BROKEN_SPARSE_VECTORS

@@ -14,7 +14,6 @@ from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Sensitivity
 
 PARTS = (16, 8)  # of two levels
-EPSILON = 0.5  # of a level
 
 
 def _descents(rows: int, *, least: int, noise: DiscreteLaplace, by_true_counts: bool) -> Draw:
@@ -38,7 +37,7 @@ def _descents(rows: int, *, least: int, noise: DiscreteLaplace, by_true_counts: 
 
 def private_tree() -> Case:
     """Return the audit of a column's tree at full resolution."""
-    noise = DiscreteLaplace(scale=1 / EPSILON, sensitivity=Sensitivity(l1=1, l2_squared=1, linf=1))
+    noise = DiscreteLaplace(scale=2.0, sensitivity=Sensitivity(l1=1, l2_squared=1, linf=1))
     least = threshold(PARTS[0], noise=noise.standard_deviation, laplace=True)
 
     def check(setting: str, *, by_true_counts: bool, draws: int) -> EventCheck:

@@ -20,8 +20,7 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Integer, Number
 
-EPSILON = 2
-AMOUNT = EPSILON * AMOUNT_OF_ONE
+AMOUNT = 2 * AMOUNT_OF_ONE
 DRAWS = 10_000
 
 REPLACED = replace(ROW, neighbours=Neighbours.REPLACE_ONE)
@@ -32,11 +31,7 @@ _DAYS = Integer(minimum=3, maximum=7)
 
 _WHOLE = pa.int64()
 
-PRICES = {
-    Currency.PURE: "the price of discrete Laplace noise",
-    Currency.ZCDP: "the price of discrete Gaussian noise",
-    Currency.GDP: "the price of rounded Gaussian noise",
-}
+PRICES = dict.fromkeys(Currency, "the price of its noise")
 
 
 def bought_event(

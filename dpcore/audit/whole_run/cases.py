@@ -19,13 +19,15 @@ from dpcore.audit.whole_run.settings import (
     LETTERS,
     OTHER,
     PUBLIC,
-    ROWS_PER_CANARY,
     Setting,
 )
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours
 
 DELTA = 1e-6
+
+ROWS_PER_CANARY = 20
+"""The number of rows of a canary person: far more than are kept."""
 
 SAME = "abc;true;true;7;70;;5;70;01.02.1900;1901-01-01;;1900-05-05T10:00:00;01.02.1900 10"
 """The values of all other columns, in every row."""
@@ -258,7 +260,7 @@ LATEST = replace(
     epsilon=1.0,
     paid=2,
     parts=("prior: latest", "workload: {marginals: 2}"),
-    driver=drivers.run_twice,
+    driver=partial(drivers.run, times=2),
 )
 UNCHANGED = replace(
     LATEST,
@@ -271,7 +273,7 @@ CHAIN = Setting(
     epsilon=1.0,
     paid=3,
     parts=("prior: {release: latest, unchanged: true}", "workload: {marginals: 2}"),
-    driver=drivers.run_three_times,
+    driver=partial(drivers.run, times=3),
     stated=True,
     **QUOTED,
 )
@@ -320,26 +322,7 @@ DASK = Setting(
 )
 EXPORTED = Setting(name="ledger-export", canaries=1_000, only=EXPORT)
 
-_READING = (
-    ("rows read twice", faults.rows_read_twice),
-    ("quotes believed", faults.quotes_believed),
-)
-_BOUNDING = (
-    ("not bounded", faults.not_bounded),
-    ("bounded over all", faults.bounded_over_all),
-    ("bounded part by part", faults.bounded_part_by_part),
-    ("rows of a person forgotten", faults.rows_of_a_person_forgotten),
-)
-_CHARGING = (
-    ("half noise", faults.half_noise),
-    ("redrawn for one charge", faults.redrawn),
-    ("underpriced", faults.underpriced),
-)
-_PUBLISHING = (
-    ("exact counts published", faults.exact_counts_published),
-    ("rows of the real table", faults.rows_of_the_real_table),
-)
-Fault = tuple[str, Callable[[], AbstractContextManager[None]]]
+Fault = Callable[[], AbstractContextManager[None]]
 
 
 def _case(setting: Setting, *planted: Fault) -> Case:
@@ -351,58 +334,87 @@ def _case(setting: Setting, *planted: Fault) -> Case:
         features=features_of(setting),
         checks=(ReleaseCheck(of=setting),),
         bugs=tuple(
-            Bug(name=name, how=_sentence(fault), check=ReleaseCheck(of=setting, fault=fault)) for name, fault in planted
+            Bug(
+                name=fault.__name__.replace("_", " "),
+                how=_sentence(fault),
+                check=ReleaseCheck(of=setting, fault=fault),
+            )
+            for fault in planted
         ),
     )
 
 
-def _sentence(fault: Callable[[], AbstractContextManager[None]]) -> str:
+def _sentence(fault: Fault) -> str:
     """Return the first line of a fault's docstring, which says what the fault does."""
     first = (fault.__doc__ or "").splitlines()[0].removesuffix(".")
     return first[:1].lower() + first[1:]
 
 
 PLANTED: Mapping[Setting, tuple[Fault, ...]] = {
-    ROWS: (*_READING, *_CHARGING, *_PUBLISHING),
-    PERSONS: _BOUNDING,
-    HOUSEHOLDS: (("ids folded", faults.ids_folded),),
-    AUTO: (("chosen limit not kept", faults.limit_not_kept), ("chosen limit not paid", faults.limit_not_paid)),
-    REPLACED: (("neighbours ignored", faults.neighbours_ignored),),
-    PERSONS_ZCDP: (_BOUNDING[0], _BOUNDING[3], _PUBLISHING[0]),
-    ADAPTIVE: (_CHARGING[0], _CHARGING[2], _PUBLISHING[0]),
-    PMW: (_PUBLISHING[0],),
-    WEIGHT: (("weights not clipped", faults.weights_not_clipped),),
-    COLUMNS: (("nulls filled forward", faults.nulls_filled_forward),),
+    ROWS: (
+        faults.rows_read_twice,
+        faults.quotes_believed,
+        faults.half_noise,
+        faults.redrawn,
+        faults.underpriced,
+        faults.exact_counts_published,
+        faults.rows_of_the_real_table,
+    ),
+    PERSONS: (
+        faults.not_bounded,
+        faults.bounded_over_all,
+        faults.bounded_part_by_part,
+        faults.rows_of_a_person_forgotten,
+    ),
+    HOUSEHOLDS: (faults.ids_folded,),
+    AUTO: (
+        faults.limit_not_kept,
+        faults.limit_not_paid,
+    ),
+    REPLACED: (faults.neighbours_ignored,),
+    PERSONS_ZCDP: (
+        faults.not_bounded,
+        faults.rows_of_a_person_forgotten,
+        faults.exact_counts_published,
+    ),
+    ADAPTIVE: (
+        faults.half_noise,
+        faults.underpriced,
+        faults.exact_counts_published,
+    ),
+    PMW: (faults.exact_counts_published,),
+    WEIGHT: (faults.weights_not_clipped,),
+    COLUMNS: (faults.nulls_filled_forward,),
     VALUES: (
-        ("noise for what is there", faults.noise_for_what_is_there),
-        ("values as they are", faults.found_by_exact_counts),
+        faults.noise_for_what_is_there,
+        faults.found_by_exact_counts,
     ),
-    NUMBERS: (("noise for what is there", faults.noise_for_what_is_there),),
-    DAYS: (("noise for what is there", faults.noise_for_what_is_there),),
-    ORDER: (("repaired by the batch", faults.orders_repaired_by_the_batch),),
-    SUM: (("repaired by the batch", faults.sums_repaired_by_the_batch),),
-    IMPOSSIBLE: (("batches dropped", faults.batches_dropped),),
-    DEPENDS: (("function of exact counts", faults.functions_of_exact_counts),),
+    NUMBERS: (faults.noise_for_what_is_there,),
+    DAYS: (faults.noise_for_what_is_there,),
+    ORDER: (faults.orders_repaired_by_the_batch,),
+    SUM: (faults.sums_repaired_by_the_batch,),
+    IMPOSSIBLE: (faults.batches_dropped,),
+    DEPENDS: (faults.functions_of_exact_counts,),
     SIZES: (
-        ("units priced as added", faults.units_priced_as_added),
-        ("sizes without noise", faults.units_without_noise),
+        faults.units_priced_as_added,
+        faults.units_without_noise,
     ),
-    CONSTANT: (("rows added by agreement", faults.rows_added_by_agreement),),
-    BLOCKS: (("all blocks read", faults.all_blocks_read),),
-    BLOCKS_REPLACED: (("blocks and neighbours ignored", faults.blocks_and_neighbours_ignored),),
-    PRIOR: (("prior from the real table", faults.prior_from_the_real_table),),
-    LATEST: (("prior from the real table", faults.prior_from_the_real_table),),
-    UNCHANGED: (("checked for nothing", faults.checked_for_nothing),),
-    CHAIN: (("own run stated", faults.own_run_stated),),
+    CONSTANT: (faults.rows_added_by_agreement,),
+    BLOCKS: (faults.all_blocks_read,),
+    BLOCKS_REPLACED: (faults.blocks_and_neighbours_ignored,),
+    PRIOR: (faults.prior_from_the_real_table,),
+    LATEST: (faults.prior_from_the_real_table,),
+    UNCHANGED: (faults.checked_for_nothing,),
+    CHAIN: (faults.own_run_stated,),
     SESSION: (
-        ("chosen limit not kept", faults.limit_not_kept),
-        ("exact the second time", faults.exact_the_second_time),
+        faults.limit_not_kept,
+        faults.exact_the_second_time,
     ),
-    ONLINE: (("compared without noise", faults.compared_without_noise),),
-    ASK: (("answered without noise", faults.asked_without_noise),),
-    SQL: (_READING[0],),
-    DASK: (("partitions bounded one by one", faults.partitions_bounded_one_by_one),),
-    EXPORTED: (("counts described", faults.counts_described),),
+    ONLINE: (faults.compared_without_noise,),
+    ASK: (faults.asked_without_noise,),
+    SQL: (faults.rows_read_twice,),
+    DASK: (faults.partitions_bounded_one_by_one,),
+    EXPORTED: (faults.counts_described,),
 }
 """The settings in display order, with the faults that must be caught in each."""
 

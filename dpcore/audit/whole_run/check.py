@@ -9,14 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from dpcore.audit.checks import MISS, Finding, scaled
-from dpcore.audit.one_run_curves import least_amount
+from dpcore.audit.one_run import least_amount
 from dpcore.audit.whole_run.guessing import RULES, read_published, right_guesses
 from dpcore.audit.whole_run.settings import Setting
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-
-MOST_TIMES = 8
-"""Search for lower bounds up to this multiple of the promise. Anything above the promise proves a fault anyway."""
 
 MISS_OF_RULE = MISS / len(RULES)
 
@@ -55,12 +52,13 @@ class ReleaseCheck:
             coins = (entropy.random_words(of.canaries) >> np.uint64(63)).astype(np.bool_)
             with self.fault(), of.published(coins) as folder:
                 published = read_published(folder, of)
-                for rule, found in right_guesses(published, setting=of, coins=coins).items():
-                    guessed[rule].append(found)
+                for rule, guesses in right_guesses(published, setting=of, coins=coins).items():
+                    guessed[rule].append(guesses)
             promised, spent = max(promised, published.promised), max(spent, published.spent)
         measured, shown = 0.0, "no rule guesses better than chance"
+        most = 8 * of.promised / AMOUNT_OF_ONE  # anything above the promise proves a fault
         for rule, by_release in guessed.items():
-            more, counted = self._bound(of, by_release, between=(measured, MOST_TIMES * of.promised / AMOUNT_OF_ONE))
+            more, counted = self._bound(of, by_release, between=(measured, most))
             if more > measured:
                 measured, shown = more, f"{counted}: {rule}"
         return Finding(

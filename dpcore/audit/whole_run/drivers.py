@@ -41,20 +41,9 @@ def _write_answers(spec: Path, numbers: Iterable[int]) -> None:
     (spec.parent / ANSWERS / "answers.json").write_text(json.dumps(list(numbers)), encoding="utf-8")
 
 
-def run(spec: Path) -> None:
-    """Make a release: `dpflow run`."""
-    synthesize(spec)
-
-
-def run_twice(spec: Path) -> None:
-    """Make two releases of the same table."""
-    synthesize(spec)
-    synthesize(spec)
-
-
-def run_three_times(spec: Path) -> None:
-    """Make three releases of the same table."""
-    for _ in range(3):
+def run(spec: Path, *, times: int = 1) -> None:
+    """Make releases of the same table: `dpflow run`."""
+    for _ in range(times):
         synthesize(spec)
 
 
@@ -125,26 +114,17 @@ def answer_online(spec: Path) -> None:
     answers = []
     with open_online(spec, alpha=0.4, beta=0.05, queries=ASKED, rows=int(ROWS_ONLINE.sum()), restarts=0) as session:
         for canary in range(ASKED):
-            known, expected = ROWS_ONLINE, session.model.marginal((0,))
-            coins = entropy.random_words(known.size << 10) >> np.uint64(63)
-            many, few = coins.astype(np.bool_).reshape(2, -1, known.size)
+            rows, expected = ROWS_ONLINE, session.model.marginal((0,))
+            coins = entropy.random_words(rows.size << 10) >> np.uint64(63)
+            many, few = coins.astype(np.bool_).reshape(2, -1, rows.size)
             many[:, : ASKED + SMALL], few[:, ASKED + SMALL :] = False, False
             few[:, :ASKED] = np.arange(ASKED) == canary
-            errors = np.add.outer(many @ known, few @ known) - np.rint(np.add.outer(many @ expected, few @ expected))
+            errors = np.add.outer(many @ rows, few @ rows) - np.rint(np.add.outer(many @ expected, few @ expected))
             nearest = np.unravel_index(np.argmin(np.abs(errors - (session.bounds.threshold - 1))), errors.shape)
             answers.append(int(session.ask(CountQuery((0,), many[nearest[0]] | few[nearest[1]])).hard))
         session.end()
     _write_answers(spec, answers)
 
 
-VERBS: Mapping[Driver, str] = {
-    run: "run",
-    run_twice: "run",
-    run_three_times: "run",
-    run_each_month: "run",
-    run_on_threads: "run",
-    hold_session: "session",
-    answer_online: "online",
-    ask_once: "ask",
-}
-"""The verb of each driver."""
+VERBS: Mapping[Driver, str] = {hold_session: "session", answer_online: "online", ask_once: "ask"}
+"""The verbs of drivers. That of all others is `run`."""

@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -34,11 +35,11 @@ from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.release import ChosenLimit
 from dpcore.reporting import lineage
 from dpcore.runs import beginning, discovery, early, synthesis
-from dpcore.runs.rows_per_unit import NoisyUnits, choice_of
+from dpcore.runs.planning.limits import NoisyUnits, choice_of
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
-from dpcore.strategies.mwem import Mwem
+from dpcore.strategies.by_rounds import ByRounds
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import coding, records, violations
 from dpcore.tables.ingest.agreement import agreed
@@ -49,23 +50,19 @@ from dpcore.tables.sources.ids import hash_ids
 from dpcore.tables.sources.source import read_piece
 from dpcore.universe import Universe
 from dpcore.universe.attribute import DROPPED
+from dpcore.universe.constraints import Comparison
+from dpcore.universe.orders import Order
+from dpcore.universe.sums import Sum
 
 PART = 50
 """The number of rows in a part of `bounded_part_by_part`."""
 
-TIMES_DRAWN = 9
 CHEAPER = 4
 
 
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+def _replaced(owner: Any, name: str, value: Any) -> AbstractContextManager[None]:
     """Replace a function of the product in this process while the context is open."""
-    before = owner.__dict__[name]
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
+    return patch.object(owner, name, value)
 
 
 # Reading
@@ -89,7 +86,7 @@ def nulls_filled_forward() -> AbstractContextManager[None]:
 
     def filled(piece: Any, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in read(piece, columns=columns):
-            arrays = [pc.fill_null_forward(pc.if_else(pc.equal(each, ""), None, each)) for each in batch.columns]
+            arrays = [pc.fill_null_forward(pc.if_else(pc.equal(column, ""), None, column)) for column in batch.columns]
             yield pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
     return _replaced(records, "read_piece", filled)
@@ -125,37 +122,32 @@ def ids_folded() -> AbstractContextManager[None]:
 # Bounding
 
 
-def _not_bounded(coded: Coded, *, rows_per_unit: int) -> Coded:
-    del rows_per_unit
-    return coded
-
-
-def _bounded_over_all(coded: Coded, *, rows_per_unit: int) -> Coded:
-    if coded.ids is None or coded.draws is None:
-        return coded
-    units = len(np.unique(coded.ids[:, 0]))
-    return coded.take(np.sort(np.argsort(coded.draws)[: rows_per_unit * units]))
-
-
-def _bounded_by_part(coded: Coded, *, rows_per_unit: int) -> Coded:
-    starts = range(0, max(coded.rows, 1), PART)
-    parts = [coded.take(np.arange(start, min(start + PART, coded.rows))) for start in starts]
-    return Coded.joined([bound(part, rows_per_unit=rows_per_unit) for part in parts])
-
-
 def not_bounded() -> AbstractContextManager[None]:
     """Keep all rows of every person."""
-    return _replaced(records, "bound", _not_bounded)
+    return _replaced(records, "bound", lambda coded, **_: coded)
 
 
 def bounded_over_all() -> AbstractContextManager[None]:
     """Bound the total number of rows instead of the rows per person: persons with many rows displace others."""
-    return _replaced(records, "bound", _bounded_over_all)
+
+    def over_all(coded: Coded, *, rows_per_unit: int) -> Coded:
+        if coded.ids is None or coded.draws is None:
+            return coded
+        units = len(np.unique(coded.ids[:, 0]))
+        return coded.take(np.sort(np.argsort(coded.draws)[: rows_per_unit * units]))
+
+    return _replaced(records, "bound", over_all)
 
 
 def bounded_part_by_part() -> AbstractContextManager[None]:
     """Bound each part of the file separately, but not the parts together."""
-    return _replaced(records, "bound", _bounded_by_part)
+
+    def by_part(coded: Coded, *, rows_per_unit: int) -> Coded:
+        starts = range(0, max(coded.rows, 1), PART)
+        parts = [coded.take(np.arange(start, min(start + PART, coded.rows))) for start in starts]
+        return Coded.joined([bound(part, rows_per_unit=rows_per_unit) for part in parts])
+
+    return _replaced(records, "bound", by_part)
 
 
 def limit_not_kept() -> AbstractContextManager[None]:
@@ -186,7 +178,7 @@ class _Redrawn(Curator):
         stated: Any = super()._marginal_mechanism(share)
 
         def mean(counts: Any) -> Any:
-            draws = [stated.draw(counts) for _ in range(TIMES_DRAWN)]
+            draws = [stated.draw(counts) for _ in range(9)]
             return np.rint(np.mean(draws, axis=0)).astype(np.int64)
 
         return Variant(stated=stated, drawn=mean)
@@ -229,8 +221,7 @@ def underpriced() -> AbstractContextManager[None]:
 
 def rows_of_a_person_forgotten() -> AbstractContextManager[None]:
     """Scale the noise for one row per person, although several are kept."""
-    one = Sensitivity(l1=1, l2_squared=1, linf=1)
-    return _replaced(Protection, "sensitivity", property(lambda _: one))
+    return _replaced(Protection, "sensitivity", property(lambda _: Sensitivity(l1=1, l2_squared=1, linf=1)))
 
 
 def neighbours_ignored() -> AbstractContextManager[None]:
@@ -262,23 +253,32 @@ def exact_counts_published() -> AbstractContextManager[None]:
 
 
 @contextmanager
-def rows_of_the_real_table() -> Iterator[None]:
-    """Draw the rows from the exact histogram instead of the model."""
-    receive, conclude = Curator.receive, Mwem.conclude
+def _received() -> Iterator[list[Histogram]]:
+    """Yield the exact histograms that curators receive meanwhile."""
+    receive = Curator.receive
     received: list[Histogram] = []
 
     def keep(curator: Curator, histogram: Histogram, *, lease: Lease) -> None:
         received.append(histogram)
         receive(curator, histogram, lease=lease)
 
-    def copy_the_table(strategy: Mwem) -> None:
+    with _replaced(Curator, "receive", keep):
+        yield received
+
+
+@contextmanager
+def rows_of_the_real_table() -> Iterator[None]:
+    """Draw the rows from the exact histogram instead of the model."""
+    conclude = ByRounds.conclude
+
+    def copy_the_table(strategy: ByRounds) -> None:
         conclude(strategy)
         axes = tuple(range(len(strategy.model.shape)))
         counts = received[-1].marginal(axes)
         strategy.model.assign({axes: np.log(np.maximum(counts, 1e-9))})
         strategy.model.rescale(float(counts.sum()))
 
-    with _replaced(Curator, "receive", keep), _replaced(Mwem, "conclude", copy_the_table):
+    with _received() as received, _replaced(ByRounds, "conclude", copy_the_table):
         yield
 
 
@@ -324,24 +324,25 @@ def functions_of_exact_counts() -> AbstractContextManager[None]:
     return _replaced(Curator, "measure_marginal", _exactly("depends/"))
 
 
-def _largest_repair(rule: Any) -> AbstractContextManager[None]:
+def _largest_repair(kind: type[Comparison]) -> AbstractContextManager[None]:
+    rule = violations._Compared  # noqa: SLF001  which is the fault
     repair = rule.repaired
 
     def largest(self: Any, codes: Any, rows: Any) -> Any:
         repaired = repair(self, codes, rows)
-        return np.full_like(repaired, repaired.max(initial=0))
+        return np.full_like(repaired, repaired.max(initial=0)) if isinstance(self.constraint, kind) else repaired
 
     return _replaced(rule, "repaired", largest)
 
 
 def orders_repaired_by_the_batch() -> AbstractContextManager[None]:
     """Repair all rows of a batch that violate an order by the largest repaired value among them."""
-    return _largest_repair(violations._OrderRule)  # noqa: SLF001  which is the fault
+    return _largest_repair(Order)
 
 
 def sums_repaired_by_the_batch() -> AbstractContextManager[None]:
     """Repair all rows of a batch that violate a sum by the largest repaired total among them."""
-    return _largest_repair(violations._SumRule)  # noqa: SLF001  which is the fault
+    return _largest_repair(Sum)
 
 
 @contextmanager
@@ -422,11 +423,6 @@ def blocks_and_neighbours_ignored() -> Iterator[None]:
 @contextmanager
 def prior_from_the_real_table() -> Iterator[None]:
     """Start from the real table instead of the public one or the earlier release."""
-    receive, received = Curator.receive, []
-
-    def keep(curator: Curator, histogram: Histogram, *, lease: Lease) -> None:
-        received.append(histogram)
-        receive(curator, histogram, lease=lease)
 
     def private(_batches: Any, universe: Universe, *, columns: Sequence[str]) -> PublicRows:
         del columns
@@ -434,7 +430,7 @@ def prior_from_the_real_table() -> Iterator[None]:
         codes = np.unravel_index(np.repeat(np.arange(counts.size), counts.ravel()), counts.shape)
         return PublicRows(dict(enumerate(codes)), rows=int(counts.sum()))
 
-    with _replaced(Curator, "receive", keep), _replaced(beginning, "coded_rows", private):
+    with _received() as received, _replaced(beginning, "coded_rows", private):
         yield
 
 
@@ -490,7 +486,7 @@ def partitions_bounded_one_by_one() -> AbstractContextManager[None]:
     """Bound the rows of a person in each partition of a cluster separately, without bringing them together first."""
     from dask.dataframe import DataFrame  # noqa: PLC0415  an extra
 
-    owner = next(each for each in DataFrame.__mro__ if "shuffle" in vars(each))
+    owner = next(base for base in DataFrame.__mro__ if "shuffle" in vars(base))
     return _replaced(owner, "shuffle", lambda frame, **_: frame)
 
 

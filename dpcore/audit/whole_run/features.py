@@ -43,7 +43,7 @@ UNREACHED: Mapping[str, str] = {
 def product_features() -> tuple[str, ...]:
     """Return all features: every key of a spec, every choice among the words that it may have, every unit, currency and verb."""
     currencies = (f"currency: {currency}" for currency in Currency)
-    verbs = (*VERBS.values(), "init", "check", "report", EXPORT)
+    verbs = ("run", *VERBS.values(), "init", "check", "report", EXPORT)
     return tuple(dict.fromkeys([*_keys(ReleaseSpec, ()), "unit: row", "unit: person", *currencies, *verbs]))
 
 
@@ -52,7 +52,7 @@ def features_of(setting: Setting) -> tuple[str, ...]:
     """Return the features of a setting, by its spec and its driver, in the order of `product_features`."""
     with TemporaryDirectory(prefix="dpflow-audit-") as folder:
         spec = setting.declared(Path(folder)).spec
-    chosen = {f"unit: {setting.unit}", f"currency: {setting.currency}", VERBS[setting.driver], setting.only}
+    chosen = {f"unit: {setting.unit}", f"currency: {setting.currency}", VERBS.get(setting.driver, "run"), setting.only}
     used = {*_used(spec, ()), *chosen}
     return tuple(feature for feature in product_features() if feature in used)
 
@@ -76,10 +76,10 @@ def _used(model: BaseModel, path: Keys) -> Iterator[str]:
         place, value = (*path, field.alias or key), getattr(model, key)
         values = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else (value,)
         if value is not None and value is not False:
-            yield from (".".join(place), *(_choice(place, each) for each in values))
-        for each in values:
-            if isinstance(each, BaseModel):
-                yield from _used(each, (*place, *_label(type(each))))
+            yield from (".".join(place), *(_choice(place, word) for word in values))
+        for part in values:
+            if isinstance(part, BaseModel):
+                yield from _used(part, (*place, *_label(type(part))))
 
 
 def _label(part: type[BaseModel]) -> Keys:
@@ -104,5 +104,5 @@ def _kinds(annotation: Any) -> Iterator[Any]:
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     else:
-        for each in inner[:1] if get_origin(annotation) is Annotated else inner:
-            yield from _kinds(each)
+        for alternative in inner[:1] if get_origin(annotation) is Annotated else inner:
+            yield from _kinds(alternative)

@@ -32,16 +32,11 @@ from dpcore.release.measured import MEASUREMENTS, read_measurements
 Evidence: TypeAlias = npt.NDArray[np.float64]
 """The evidence for each canary: the larger, the likelier it is in the table, or in its second cell."""
 
-CANARY_CODE = 1
-"""The code of the flag of canaries."""
-
-_LEAST_NOISE = 1e-9
-
 RULES: Mapping[str, tuple[str, float, int]] = {
-    "all, by the measurements": ("measurements", 1.0, 1),
-    "the clearest half, by the measurements": ("measurements", 0.5, 1),
-    "the clearest quarter, by the measurements": ("measurements", 0.25, 1),
-    "the clearest tenth, by the measurements": ("measurements", 0.1, 1),
+    "all, by the measurements": ("canaries", 1.0, 1),
+    "the clearest half, by the measurements": ("canaries", 0.5, 1),
+    "the clearest quarter, by the measurements": ("canaries", 0.25, 1),
+    "the clearest tenth, by the measurements": ("canaries", 0.1, 1),
     "the clearest quarter, by the counts of other rows": ("others", 0.25, -1),
     "all, by the counts of other rows": ("others", 1.0, -1),
     "the clearest quarter, by canaries in place of other rows": ("instead", 0.25, 1),
@@ -103,16 +98,15 @@ def read_published(folder: Path, setting: Setting) -> Published:
         return Published((), (), tuple(_texts(folder, EXPORT)), promised=0, spent=spent)
     if setting.only is not None:
         first = [answer for answer in answers if answer.step.startswith(setting.only)]
-        counts = tuple(one for answer in first if (one := _measurement(answer)) is not None)
-        return Published(counts, (), (), promised=sum(answer.amount for answer in first), spent=spent)
+        counts, _ = _split(first)
+        return Published(tuple(counts), (), (), promised=sum(answer.amount for answer in first), spent=spent)
     releases = [path.parent for path in (folder / RELEASES).rglob(MEASUREMENTS)]
-    released = [one for release in releases for one in read_measurements(release / MEASUREMENTS)[1]]
-    steps = {one.step for one in released}
-    kept = [answer for answer in answers if answer.step not in steps]
-    measured = [*released, *(one for answer in kept if (one := _measurement(answer)) is not None)]
-    said = [(answer.output or b"").decode(errors="replace") for answer in kept if _measurement(answer) is None]
+    released = [measured for release in releases for measured in read_measurements(release / MEASUREMENTS)[1]]
+    steps = {measured.step for measured in released}
+    counts, said = _split(answer for answer in answers if answer.step not in steps)
+    distinct = {(counted.axes, counted.cell, counted.values.tobytes()): counted for counted in (*released, *counts)}
     return Published(
-        measurements=tuple({(one.axes, one.cell, one.values.tobytes()): one for one in measured}.values()),
+        measurements=tuple(distinct.values()),
         releases=tuple(releases),
         texts=(*_texts(folder, RELEASES, EXPORT, ANSWERS), *said),
         promised=_stated(releases, setting.currency) if setting.stated else setting.promised,
@@ -128,11 +122,16 @@ def _stated(releases: Iterable[Path], currency: Currency) -> int:
     return math.ceil(Fraction(amounts[currency]) * AMOUNT_OF_ONE)
 
 
-def _measurement(answer: Operation) -> Measurement | None:
-    try:
-        return Measurement.from_bytes(answer.output or b"", step=answer.step)
-    except LedgerDamaged:
-        return None
+def _split(answers: Iterable[Operation]) -> tuple[list[Measurement], list[str]]:
+    """Return the answers of the ledger that are measurements, and the texts of all others."""
+    measurements, texts = [], []
+    for answer in answers:
+        output = answer.output or b""
+        try:
+            measurements.append(Measurement.from_bytes(output, step=answer.step))
+        except LedgerDamaged:
+            texts.append(output.decode(errors="replace"))
+    return measurements, texts
 
 
 def _texts(folder: Path, *parts: str) -> Iterator[str]:
@@ -145,24 +144,31 @@ def _texts(folder: Path, *parts: str) -> Iterator[str]:
 
 def right_guesses(published: Published, *, setting: Setting, coins: Coins) -> dict[str, tuple[int, int]]:
     """Return for each rule how many canaries it guesses, and how many of these guesses are right."""
-    measured = [one for each in published.measurements for one in measured_cells(each, setting=setting)]
-    seen: dict[str, Iterable[Evidence]] = {
-        "measurements": (by_counts(one.canaries, setting=setting, noise=one.noise) for one in measured),
-        "others": (by_counts(one.others, setting=setting, noise=one.noise) for one in measured),
-        "zeros": (of_canaries(1.0 * (one.canaries == 0), setting=setting) for one in measured),
-        "rows": (of_canaries(each, setting=setting) for each in rows_in(published.releases, setting=setting)),
-        "names": (of_canaries(each, setting=setting) for each in names_in(published.texts, setting=setting)),
-        "lists": (of_canaries(each, setting=setting) for each in numbers_in(published, setting=setting)),
+    cells = [
+        counted for measurement in published.measurements for counted in measured_cells(measurement, setting=setting)
+    ]
+    by_cell: dict[str, Iterable[Evidence]] = {
+        "zeros": (1.0 * (counted.canaries == 0) for counted in cells),
+        "rows": rows_in(published.releases, setting=setting),
+        "names": names_in(published.texts, setting=setting),
+        "lists": numbers_in(published, setting=setting),
     }
-    found: dict[str, tuple[int, int]] = {}
-    evidence = {source: sum(parts, np.zeros(setting.canaries)) for source, parts in seen.items()}
-    evidence["instead"] = evidence["measurements"] - evidence["others"]
+    nothing = np.zeros(setting.canaries)
+    evidence = {
+        source: sum((of_canaries(numbers, setting=setting) for numbers in parts), nothing)
+        for source, parts in by_cell.items()
+    }
+    for source in ("canaries", "others"):
+        counts = (by_counts(getattr(counted, source), setting=setting, noise=counted.noise) for counted in cells)
+        evidence[source] = sum(counts, nothing)
+    evidence["instead"] = evidence["canaries"] - evidence["others"]
+    right: dict[str, tuple[int, int]] = {}
     for rule, (source, share, sign) in RULES.items():
         signed = sign * evidence[source]
         guesses = max(1, int(share * len(coins)))
         clearest = np.argsort(-np.abs(signed), kind="stable")[:guesses]
-        found[rule] = guesses, int(np.count_nonzero((signed[clearest] > 0) == coins[clearest]))
-    return found
+        right[rule] = guesses, int(np.count_nonzero((signed[clearest] > 0) == coins[clearest]))
+    return right
 
 
 def by_counts(counts: Evidence, *, setting: Setting, noise: float) -> Evidence:
@@ -171,7 +177,7 @@ def by_counts(counts: Evidence, *, setting: Setting, noise: float) -> Evidence:
     Under Laplace noise, a deviation larger than a canary's effect on a count adds no evidence, so deviations are clipped. Under Gaussian noise
     it does.
     """
-    noise = max(noise, _LEAST_NOISE)
+    noise = max(noise, 1e-9)
     if setting.currency is Currency.PURE:
         return of_canaries(counts, setting=setting, most=setting.moved / 2) / noise
     return of_canaries(counts, setting=setting) / noise**2
@@ -204,7 +210,7 @@ def measured_cells(measurement: Measurement, *, setting: Setting) -> Iterator[Me
     flagged = FLAG in setting.columns and axes[1:2] == (1,)
     by_flag = values[: setting.cells].reshape(setting.cells, values.shape[1] if flagged else 1, -1).sum(axis=2)
     others = np.roll(by_flag[:, 0], setting.apart - 1)  # they are in the first cell of each canary
-    yield Measured(by_flag[:, flagged * CANARY_CODE], others, measurement.noise)
+    yield Measured(by_flag[:, int(flagged)], others, measurement.noise)
 
 
 def rows_in(folders: Iterable[Path], *, setting: Setting) -> Iterator[Evidence]:
@@ -227,13 +233,13 @@ def numbers_in(published: Published, *, setting: Setting) -> Iterator[Evidence]:
     """Yield the lists of whole numbers in texts that have a number for every cell, and where the weights of a release have started."""
     pattern = re.compile(rf"\[\s*-?\d+(?:,\s*-?\d+){{{setting.cells - 1},}}\s*\]")
     for text in published.texts:
-        for found in pattern.findall(text):
-            yield np.array(json.loads(found)[: setting.cells], dtype=np.float64)
+        for numbers in pattern.findall(text):
+            yield np.array(json.loads(numbers)[: setting.cells], dtype=np.float64)
     for folder in published.releases:
         for axes, logarithms in open_release(folder).start.functions.items():
             thousandths = np.rint(1000 * logarithms).astype(np.int64)
             started = Measurement("start", axes, cell=None, values=thousandths, noise=1.0)
-            yield from (one.canaries for one in measured_cells(started, setting=setting))
+            yield from (counted.canaries for counted in measured_cells(started, setting=setting))
 
 
 def _counted(names: Iterable[str], *, setting: Setting) -> Evidence:

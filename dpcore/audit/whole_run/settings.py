@@ -30,17 +30,11 @@ Coins: TypeAlias = npt.NDArray[np.bool_]
 FILLERS = 4
 """The number of rows after each canary in the file that are always there. If a reader lets one row change others, these rows show it."""
 
-ROWS_PER_CANARY = 20
-"""The number of rows of a canary person: far more than are kept."""
-
 LETTERS = "abcdefgh"
 """The alphabet of texts to discover: no null is written with these letters alone."""
 
 PUBLIC = "public.csv"
 """The public table of a setting that names it: the rows that are always there."""
-
-PARTS = 4
-"""The number of files of a table in parts."""
 
 FIRST_DAY = date(2001, 1, 1)
 CANARY, OTHER = "y", "n"
@@ -245,8 +239,8 @@ def write_table(folder: Path, setting: Setting, coins: Coins) -> None:
     groups = [group for group in setting.groups(coins) if group]
     lines, source = [line for group in groups for line in group], setting.source
     if any(PUBLIC in part for part in setting.parts):
-        known = [line for group in setting.groups(np.zeros_like(coins)) for line in group]
-        (folder / PUBLIC).write_text("\n".join([setting.header, *known, ""]), encoding="utf-8")
+        public = [line for group in setting.groups(np.zeros_like(coins)) for line in group]
+        (folder / PUBLIC).write_text("\n".join([setting.header, *public, ""]), encoding="utf-8")
     if "sql:" in source:
         names = setting.header.split(",")
         with closing(sqlite3.connect(folder / "table.sqlite")) as database, database:
@@ -265,7 +259,7 @@ def write_table(folder: Path, setting: Setting, coins: Coins) -> None:
         else:
             pq.write_table(pa.Table.from_batches(batches), folder / "table.parquet", row_group_size=FILLERS + 1)
     else:
-        parts = PARTS if "parts" in source else 1
+        parts = 4 if "parts" in source else 1
         for number in range(parts):
             path = folder / (f"parts/{number}.csv" if parts > 1 else "table.csv")
             path.parent.mkdir(exist_ok=True)

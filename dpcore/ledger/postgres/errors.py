@@ -10,14 +10,14 @@ from contextlib import contextmanager
 import psycopg
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from dpcore.errors import DpflowError, LedgerDamaged, LedgerError, UsageError
+from dpcore.errors import LedgerDamaged, LedgerError, UsageError
+from dpcore.ledger.store import CONTRADICTS, DAMAGED, DISK_FULL, LOCKED, NO_MEMORY, TOO_LARGE, Meaning
 
-_DAMAGED = "is not a readable ledger; restore it from a backup"
 _GONE = "cannot be reached; check DPFLOW_LEDGER_URL and that the database runs, then run again: nothing that was stored is lost"
 _BROKE = "lost its connection; run again: what was stored is found, and at most the step in flight is paid twice"
 
-_MEANINGS: dict[str, tuple[type[DpflowError], str]] = {
-    "55P03": (LedgerError, "stayed locked by another process; wait until it ends, then try again"),
+_MEANINGS: dict[str, Meaning] = {
+    "55P03": LOCKED,
     "57014": (LedgerError, "took too long to answer; try again"),
     "57P03": (LedgerError, _GONE),
     "40P01": (LedgerError, "had a deadlock with another transaction; try again"),
@@ -31,20 +31,19 @@ _MEANINGS: dict[str, tuple[type[DpflowError], str]] = {
     "28P01": (LedgerError, "refuses this user or password; check DPFLOW_LEDGER_URL"),
     "28000": (LedgerError, "refuses this user; check DPFLOW_LEDGER_URL"),
     "3D000": (UsageError, "is in a database that does not exist; create it, or check DPFLOW_LEDGER_URL"),
-    "53100": (LedgerError, "cannot grow because its disk is full; make room, then try again"),
-    "53200": (LedgerError, "needs more memory than there is; free some, then try again"),
+    "53100": DISK_FULL,
+    "53200": NO_MEMORY,
     "53300": (LedgerError, "has too many connections; close some, or raise max_connections"),
-    "54000": (LedgerError, "cannot hold an output this large; measure fewer cells at once"),
-    # The protocol checks before it writes, so only contradictory rows can violate a constraint.
-    "P0001": (LedgerDamaged, "contradicts itself; nothing was changed: restore it from a backup"),
+    "54000": TOO_LARGE,
+    "P0001": CONTRADICTS,
 }
-_CLASSES: dict[str, tuple[type[DpflowError], str]] = {
+_CLASSES: dict[str, Meaning] = {
     "08": (LedgerError, _BROKE),
     "57": (LedgerError, _BROKE),
-    "23": (LedgerDamaged, "contradicts itself; nothing was changed: restore it from a backup"),
-    "42": (LedgerDamaged, _DAMAGED),
-    "22": (LedgerDamaged, _DAMAGED),
-    "3F": (LedgerDamaged, _DAMAGED),
+    "23": CONTRADICTS,
+    "42": DAMAGED,
+    "22": DAMAGED,
+    "3F": DAMAGED,
     "XX": (LedgerDamaged, "is damaged according to PostgreSQL; check the server's log, and restore it from a backup"),
 }
 _WORDS = {
@@ -69,7 +68,7 @@ def translated(place: str) -> Iterator[None]:
         raise LedgerError(f"the ledger at {place} {_GONE}") from error
 
 
-def _meaning(error: psycopg.Error | DBAPIError) -> tuple[type[DpflowError], str]:
+def _meaning(error: psycopg.Error | DBAPIError) -> Meaning:
     said = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(said, "sqlstate", None)
     if code is None and isinstance(error, DBAPIError):  # no connection could be made

@@ -1,4 +1,4 @@
-"""The PostgreSQL schema of a ledger: create and migrate it.
+"""The PostgreSQL schema of a ledger, and its creation.
 
 As in SQLite, constraints repeat the protocol's rules where a table can express them; `triggers` holds those that need a trigger.
 Where the three roles of `deployments/postgres-roles.sql` exist, the tables belong to the steward, and each other role gets only the
@@ -12,20 +12,18 @@ from typing import Any
 
 import psycopg
 
-from dpcore.errors import LedgerDamaged, LedgerError, NoLedger
+from dpcore.errors import LedgerDamaged, NoLedger
 from dpcore.ledger.postgres.triggers import GRANTS, RULES
+from dpcore.ledger.store import VERSION, require_version
 
 SCHEMA = "dpflow"
-BASE = 1
-"""The version of the schema below, which never changes. New ledgers, too, reach later versions by migration."""
-VERSION = 1
 
-_TABLES = """
+TABLES = f"""
 CREATE TABLE version (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     number INTEGER NOT NULL
 );
-INSERT INTO version VALUES (1, 1);
+INSERT INTO version VALUES (1, {VERSION});
 
 CREATE TABLE account (
     name TEXT COLLATE "C" PRIMARY KEY,
@@ -140,9 +138,6 @@ CREATE TABLE operation (
 CREATE UNIQUE INDEX operation_once ON operation (run, step) WHERE state = 'committed';
 """
 
-MIGRATIONS: dict[int, str] = {}
-"""The script that migrates each version to the next. The grants are repeated after it."""
-
 _AS_STEWARD = """
 DO $$
 DECLARE
@@ -156,34 +151,28 @@ BEGIN
 END $$;
 """
 _COUNT_TABLES = "SELECT count(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
-_MIGRATION_LOCK = "SELECT pg_advisory_xact_lock(1684825708)"
+_CREATION_LOCK = "SELECT pg_advisory_xact_lock(1684825708)"
 
 
-def bring_up_to_date(connection: psycopg.Connection[Any], *, place: str, create: bool) -> None:
-    """Create the ledger if `create` is true, or migrate an older one. Raise if there is none, or its version is newer."""
-    version = _version(connection)
-    if version is None and not create:
-        raise NoLedger(f"no ledger at {place}")
-    _refuse_newer(version, place=place)
-    if version != VERSION:
-        _migrate(connection, place=place)
+def require_ledger(connection: psycopg.Connection[Any], *, place: str, create: bool) -> None:
+    """Create the ledger if there is none and `create` is true. Raise if there is none, or it has another version."""
+    if not _exists(connection):
+        if not create:
+            raise NoLedger(f"no ledger at {place}")
+        _create(connection)
+    row = connection.execute(f"SELECT number FROM {SCHEMA}.version").fetchone()
+    if row is None:
+        raise LedgerDamaged("the ledger has lost its version number; restore it from a backup")
+    require_version(int(row[0]), place=place)
 
 
-def _migrate(connection: psycopg.Connection[Any], *, place: str) -> None:
-    """Create or migrate the ledger in one transaction. Another process may have done so meanwhile."""
+def _create(connection: psycopg.Connection[Any]) -> None:
+    """Create the ledger in one transaction. Another process may have done so meanwhile."""
     connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")  # to see what another process commits meanwhile
     try:
-        connection.execute(_MIGRATION_LOCK)
-        version = _version(connection)
-        _refuse_newer(version, place=place)
-        connection.execute(_AS_STEWARD)
-        if version is None:
-            connection.execute(f"SET LOCAL search_path TO {SCHEMA};")
-            connection.execute(_TABLES + RULES)
-            version = BASE
-        for older in range(version, VERSION):
-            connection.execute(_migration(older, place=place))
-        connection.execute(f"UPDATE version SET number = {VERSION}; {GRANTS}")
+        connection.execute(_CREATION_LOCK)
+        if not _exists(connection):
+            connection.execute(f"{_AS_STEWARD} SET LOCAL search_path TO {SCHEMA}; {TABLES} {RULES} {GRANTS}")
         connection.execute("COMMIT")
     except BaseException:
         with suppress(psycopg.Error):  # the server rolls back a broken connection by itself
@@ -191,28 +180,7 @@ def _migrate(connection: psycopg.Connection[Any], *, place: str) -> None:
         raise
 
 
-def _refuse_newer(version: int | None, *, place: str) -> None:
-    if version is not None and version > VERSION:
-        raise LedgerError(
-            f"the ledger at {place} was written by a newer dpflow (version {version}, this one reads {VERSION}): upgrade"
-        )
-
-
-def _migration(version: int, *, place: str) -> str:
-    if version not in MIGRATIONS:
-        raise LedgerDamaged(f"the ledger at {place} has an unknown version; restore it from a backup")
-    return MIGRATIONS[version]
-
-
-def _version(connection: psycopg.Connection[Any]) -> int | None:
-    """Return the version of the ledger in this database, or None if there is no ledger."""
+def _exists(connection: psycopg.Connection[Any]) -> bool:
     # to_regclass would not do: after waiting for the lock it may still return a cached miss.
-    (there,) = _row(connection, f"{_COUNT_TABLES} WHERE nspname = '{SCHEMA}' AND relname = 'version'")
-    return int(_row(connection, f"SELECT number FROM {SCHEMA}.version")[0]) if there else None
-
-
-def _row(connection: psycopg.Connection[Any], query: str) -> Any:
-    row = connection.execute(query).fetchone()
-    if row is None:
-        raise LedgerDamaged("the ledger has lost its version number; restore it from a backup")
-    return row
+    query = f"{_COUNT_TABLES} WHERE nspname = '{SCHEMA}' AND relname = 'version'"
+    return connection.execute(query).fetchone() != (0,)

@@ -16,13 +16,12 @@ from sqlalchemy.pool import NullPool
 from dpcore.errors import LedgerError, UsageError
 from dpcore.ledger.postgres.catalogue import rules_changed
 from dpcore.ledger.postgres.errors import translated
-from dpcore.ledger.postgres.schema import SCHEMA, bring_up_to_date
-from dpcore.ledger.store import PATIENCE_SECONDS, Store
+from dpcore.ledger.postgres.schema import SCHEMA, require_ledger
+from dpcore.ledger.store import PATIENCE_SECONDS, TOO_LARGE, Store
 
 LARGEST_OUTPUT = 1 << 28
 """Bytes. PostgreSQL limits a value to one gigabyte, and makes several copies of it on the way."""
 
-_PAGE = 1_000
 _DEFAULTS = {
     "lock_timeout": f"{PATIENCE_SECONDS}s",
     "idle_in_transaction_session_timeout": "60s",  # a machine that froze while holding the lock does not block the others
@@ -73,7 +72,7 @@ class PostgresStore(Store):
         self._closed = False
         try:
             with self._translated():
-                bring_up_to_date(self._driver, place=place, create=create)
+                require_ledger(self._driver, place=place, create=create)
         except BaseException:
             self.close()
             raise
@@ -120,13 +119,13 @@ class PostgresStore(Store):
         """Iterate over the rows of a query, page by page."""
         cursor = f"rows_{os.urandom(4).hex()}"
         self.execute(f"DECLARE {cursor} NO SCROLL CURSOR FOR {statement}")
-        while page := self.execute(f"FETCH {_PAGE} FROM {cursor}"):
+        while page := self.execute(f"FETCH 1000 FROM {cursor}"):
             yield from page
         self.execute(f"CLOSE {cursor}")
 
     def close(self) -> None:
         """Close the connection. A copy of this object in a forked process leaves its parent's connection open."""
-        if os.getpid() == self._owner:
+        if self.owned:
             self._closed = True
             self._drop()
             self._engine.dispose()
@@ -134,18 +133,9 @@ class PostgresStore(Store):
     def keep(self, output: bytes, *, sha256: str) -> bytes | None:  # noqa: ARG002  the row holds every output
         """Return the output. PostgreSQL itself stores a large value out of line."""
         if len(output) > LARGEST_OUTPUT:
-            raise LedgerError(
-                f"the ledger at {self.place} cannot hold an output this large; measure fewer cells at once"
-            )
+            kind, meaning = TOO_LARGE
+            raise kind(f"the ledger at {self.place} {meaning}")
         return output
-
-    def kept(self, sha256: str) -> bytes | None:  # noqa: ARG002  no output lies beside the database
-        """Return None: no output lies beside the database."""
-        return None
-
-    def kept_digest(self, sha256: str) -> str | None:  # noqa: ARG002  likewise
-        """Return None: no output lies beside the database."""
-        return None
 
     def check(self) -> str | None:
         """Compare the rules with those of a new ledger. The server checks its own files."""
@@ -204,8 +194,8 @@ def _engine(url: str) -> tuple[Engine, str]:
             "DPFLOW_LEDGER_URL is not a valid address; write postgresql://USER@HOST/DATABASE, and percent-encode special"
             " characters in the password, such as %40 for @"
         )
-    given = address.normalized_query.get("options", ())
-    options = " ".join((*_as_options(_DEFAULTS), *given))  # later options win
+    own = address.normalized_query.get("options", ())
+    options = " ".join((*_as_options(_DEFAULTS), *own))  # later options win
     address = address.update_query_dict({"options": options})
     engine = create_engine(
         address,

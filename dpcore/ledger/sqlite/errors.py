@@ -5,17 +5,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpcore.errors import DpflowError, LedgerDamaged, LedgerError
+from dpcore.errors import LedgerDamaged, LedgerError
+from dpcore.ledger.sqlite.read_only import REFUSAL
+from dpcore.ledger.store import CONTRADICTS, DAMAGED, DISK_FULL, LOCKED, NO_MEMORY, TOO_LARGE, Meaning
 
-_DAMAGED = "is not a readable ledger; restore it from a backup"
+_DENIED = (LedgerError, "may not be used by this user; allow writing to the file and its folder")
 
-_MEANINGS: dict[int, tuple[type[DpflowError], str]] = {
-    sqlite3.SQLITE_BUSY: (LedgerError, "stayed locked by another process; wait until it ends, then try again"),
-    sqlite3.SQLITE_LOCKED: (LedgerError, "stayed locked by another process; wait until it ends, then try again"),
-    sqlite3.SQLITE_FULL: (LedgerError, "cannot grow because its disk is full; make room, then try again"),
-    sqlite3.SQLITE_READONLY: (LedgerError, "is read-only for this user; allow writing to the file and its folder"),
-    sqlite3.SQLITE_PERM: (LedgerError, "may not be used by this user; allow writing to the file and its folder"),
-    sqlite3.SQLITE_AUTH: (LedgerError, "may not be used by this user; allow writing to the file and its folder"),
+_MEANINGS: dict[int, Meaning] = {
+    sqlite3.SQLITE_BUSY: LOCKED,
+    sqlite3.SQLITE_LOCKED: LOCKED,
+    sqlite3.SQLITE_FULL: DISK_FULL,
+    sqlite3.SQLITE_READONLY: (LedgerError, REFUSAL),
+    sqlite3.SQLITE_PERM: _DENIED,
+    sqlite3.SQLITE_AUTH: _DENIED,
     sqlite3.SQLITE_CANTOPEN: (LedgerError, "cannot be opened; allow this user to write to the file and its folder"),
     sqlite3.SQLITE_IOERR: (
         LedgerError,
@@ -27,16 +29,15 @@ _MEANINGS: dict[int, tuple[type[DpflowError], str]] = {
     ),
     sqlite3.SQLITE_PROTOCOL: (LedgerError, "cannot be locked; keep it on a local disk, not on a network folder"),
     sqlite3.SQLITE_NOLFS: (LedgerError, "is too large for its file system; move it to another disk"),
-    sqlite3.SQLITE_TOOBIG: (LedgerError, "cannot hold an output this large; measure fewer cells at once"),
-    sqlite3.SQLITE_NOMEM: (LedgerError, "needs more memory than there is; free some, then try again"),
-    sqlite3.SQLITE_CORRUPT: (LedgerDamaged, _DAMAGED),
-    sqlite3.SQLITE_NOTADB: (LedgerDamaged, _DAMAGED),
-    sqlite3.SQLITE_FORMAT: (LedgerDamaged, _DAMAGED),
-    sqlite3.SQLITE_SCHEMA: (LedgerDamaged, _DAMAGED),
-    sqlite3.SQLITE_ERROR: (LedgerDamaged, _DAMAGED),
-    sqlite3.SQLITE_MISMATCH: (LedgerDamaged, _DAMAGED),
-    # The protocol checks before it writes, so only contradictory rows can violate a constraint.
-    sqlite3.SQLITE_CONSTRAINT: (LedgerDamaged, "contradicts itself; nothing was changed: restore it from a backup"),
+    sqlite3.SQLITE_TOOBIG: TOO_LARGE,
+    sqlite3.SQLITE_NOMEM: NO_MEMORY,
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_NOTADB: DAMAGED,
+    sqlite3.SQLITE_FORMAT: DAMAGED,
+    sqlite3.SQLITE_SCHEMA: DAMAGED,
+    sqlite3.SQLITE_ERROR: DAMAGED,
+    sqlite3.SQLITE_MISMATCH: DAMAGED,
+    sqlite3.SQLITE_CONSTRAINT: CONTRADICTS,
 }
 
 
@@ -52,12 +53,13 @@ def translated(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         # An error without a code means that the module could not convert a stored value.
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
-        unforeseen = (LedgerError, f"cannot be used (SQLite code {code}); check the file and its disk")
+        unforeseen: Meaning = (LedgerError, f"cannot be used (SQLite code {code}); check the file and its disk")
         kind, meaning = _MEANINGS.get(code) or _MEANINGS.get(code & 0xFF, unforeseen)
         raise kind(f"the ledger at {path} {meaning}") from error
     except UnicodeDecodeError as error:
         # SQLite's own message is not valid text, because it quotes the damaged content.
-        raise LedgerDamaged(f"the ledger at {path} {_DAMAGED}") from error
+        kind, meaning = DAMAGED
+        raise kind(f"the ledger at {path} {meaning}") from error
     except OSError as error:
         raise LedgerError(
             f"the ledger at {path} cannot be used ({error.strerror}); check the path, its permissions and its disk"

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from dpcore.errors import LedgerDamaged
 
-LONG_LOG = 1000 * 4096
-"""Bytes. SQLite checkpoints a log of 1000 pages or more, and nothing else writes to a database file in use."""
 MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 """How `mountinfo` escapes blanks in a path."""
@@ -29,7 +27,7 @@ class LedgerFiles:
     def __init__(self, path: Path) -> None:
         """Remember the file at `path`, which must not be a link. `pin_companions` remembers the others once they exist."""
         self._path = path
-        self._opened = _inode(self._found(path))
+        self._opened = _inode(self._status(path))
         self._companions: dict[Path, _Inode] = {}
         self._content: tuple[int, ...] = ()
         self._log_bytes = 0
@@ -44,33 +42,33 @@ class LedgerFiles:
 
     def require_same(self) -> None:
         """Raise if one of these files was removed, replaced or hard-linked."""
-        found = self._found(self._path)
-        if _inode(found) != self._opened:
+        status = self._status(self._path)
+        if _inode(status) != self._opened:
             raise LedgerDamaged(f"the ledger at {self._path} was replaced by another file while it was open; {_THEN}")
-        if found.st_nlink > 1:
+        if status.st_nlink > 1:
             raise LedgerDamaged(
-                f"the ledger at {self._path} has {found.st_nlink} hard links, and spending through one is lost to the "
+                f"the ledger at {self._path} has {status.st_nlink} hard links, and spending through one is lost to the "
                 "others; remove the other names, or copy the file, then try again"
             )
         for companion, opened in self._companions.items():
-            if _inode(self._found(companion)) != opened:
+            if _inode(self._status(companion)) != opened:
                 raise LedgerDamaged(f"{companion.name} of the ledger at {self._path} was replaced; {_THEN}")
 
     def content_changed(self) -> bool:
         """Return whether the database file was written to since `note_content`, by a checkpoint or by another program."""
-        return _content(self._found(self._path)) != self._content
+        return _content(self._status(self._path)) != self._content
 
     def log_shrank(self) -> bool:
         """Return whether the log is shorter than at `note_content`. SQLite reuses its log from the start, and truncates it only on request."""
         return self._log_size() < self._log_bytes
 
     def may_be_checkpointed(self) -> bool:
-        """Return whether the log is long enough for SQLite to checkpoint it automatically."""
-        return self._log_size() >= LONG_LOG
+        """Return whether the log has 1000 pages: SQLite then checkpoints it, and nothing else writes to a database file in use."""
+        return self._log_size() >= 1000 * 4096
 
     def note_content(self) -> None:
         """Remember the current state of the database file and the length of its log."""
-        self._content, self._log_bytes = _content(self._found(self._path)), self._log_size()
+        self._content, self._log_bytes = _content(self._status(self._path)), self._log_size()
 
     def _log_size(self) -> int:
         try:
@@ -78,7 +76,7 @@ class LedgerFiles:
         except FileNotFoundError:  # no connection is open; `require_same` detects a log that vanishes from an open one
             return 0
 
-    def _found(self, path: Path) -> os.stat_result:
+    def _status(self, path: Path) -> os.stat_result:
         try:
             return path.lstat()
         except FileNotFoundError:
@@ -93,7 +91,7 @@ def require_no_mount(path: Path) -> None:
         return
     for line in mounts.splitlines():
         _, _, _, _, point, *_ = line.split(" ", 5)
-        if _OCTAL.sub(lambda found: chr(int(found[1], 8)), point) == str(path):
+        if _OCTAL.sub(lambda escape: chr(int(escape[1], 8)), point) == str(path):
             raise LedgerDamaged(
                 f"the ledger at {path} is a file that is mounted by itself, and spending through one of its names is lost to the others; "
                 "mount its whole folder instead, or give the file's original path"
@@ -103,17 +101,17 @@ def require_no_mount(path: Path) -> None:
 def remove_temporary_names(path: Path, *, prefix: str) -> None:
     """Remove the temporary names of a new ledger, if the process that created it was interrupted before it could."""
     with suppress(FileNotFoundError):
-        made = path.stat()
-        if made.st_nlink > 1:
-            for other in path.parent.glob(f"{prefix}*"):
+        ledger = path.stat()
+        if ledger.st_nlink > 1:
+            for temporary in path.parent.glob(f"{prefix}*"):
                 with suppress(FileNotFoundError):
-                    if _inode(other.lstat()) == _inode(made):
-                        other.unlink()
+                    if _inode(temporary.lstat()) == _inode(ledger):
+                        temporary.unlink()
 
 
-def _inode(found: os.stat_result) -> _Inode:
-    return found.st_dev, found.st_ino
+def _inode(status: os.stat_result) -> _Inode:
+    return status.st_dev, status.st_ino
 
 
-def _content(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+def _content(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns

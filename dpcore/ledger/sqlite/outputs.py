@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 
 LARGEST_IN_ROW = 1 << 20
@@ -43,10 +43,7 @@ class OutputFolder:
         """Return the hash of a file's current content, read in pieces, or None if it does not exist."""
         try:
             with (self._folder / name).open("rb") as file:
-                found = sha256()
-                while piece := file.read(1 << 20):
-                    found.update(piece)
-                return found.hexdigest()
+                return file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
             return None
 

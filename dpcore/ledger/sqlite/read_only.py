@@ -68,7 +68,7 @@ def connect_to_read(path: Path, connect: Connect) -> tuple[sqlite3.Connection, F
 
 
 def _state(path: Path) -> tuple[int, ...]:
-    found = path.stat()
+    file = path.stat()
     journal = path.with_name(f"{path.name}-wal")
     written = journal.stat().st_size if journal.exists() else 0
-    return found.st_ino, found.st_size, found.st_mtime_ns, written
+    return file.st_ino, file.st_size, file.st_mtime_ns, written

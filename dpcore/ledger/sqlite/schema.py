@@ -9,9 +9,6 @@ import re
 
 APPLICATION_ID = 0x6470666C
 """Identifies a dpflow file ("dpfl") in the header."""
-BASE = 1
-"""The version of the schema below, which never changes. New files, too, reach later versions by migration."""
-VERSION = 1
 
 TABLES = """
 CREATE TABLE account (
@@ -165,6 +162,3 @@ BEGIN SELECT raise(ABORT, 'operations are never deleted'); END;
 
 NAMES = set(re.findall(r"CREATE (?:TABLE|INDEX|TRIGGER) (\w+)", TABLES + RULES))
 """The tables, indexes and triggers of a complete ledger."""
-
-MIGRATIONS: dict[int, str] = {}
-"""The script that migrates each version to the next. A published script never changes: old files depend on it."""

@@ -1,7 +1,6 @@
 """The ledger in one SQLite file, shared by any number of processes on one machine."""
 
 import json
-import os
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,7 +11,7 @@ from urllib.parse import quote
 
 from dpcore.errors import LedgerError, NoLedger, UsageError
 from dpcore.ledger.sqlite.errors import translated
-from dpcore.ledger.sqlite.file import bring_up_to_date, create_file, rules_changed, temporary_prefix
+from dpcore.ledger.sqlite.file import create_file, require_ledger, rules_changed, temporary_prefix
 from dpcore.ledger.sqlite.identity import LedgerFiles, remove_temporary_names, require_no_mount
 from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW, OutputFolder
 from dpcore.ledger.sqlite.read_only import REFUSAL, Frozen, connect_to_read, may_write, refuses_writing
@@ -105,7 +104,7 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         """Close the connection. A copy of this object in a forked process leaves its parent's connection open."""
-        if os.getpid() == self._owner:
+        if self.owned:
             with self._translated():
                 self._connection.close()
 
@@ -176,7 +175,7 @@ def _connect(path: Path, query: str) -> sqlite3.Connection:
         f"file:{quote(str(path.absolute()))}?{query}", uri=True, timeout=PATIENCE_SECONDS, isolation_level=None
     )
     try:
-        bring_up_to_date(connection, path, immutable="immutable" in query)
+        require_ledger(connection, path, immutable="immutable" in query)
         for setting in _SETTINGS:
             connection.execute(setting)
         connection.create_function("digest", 1, lambda output: hashed(output).hexdigest(), deterministic=True)

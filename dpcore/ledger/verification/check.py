@@ -16,10 +16,19 @@ from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger.chain import GENESIS, canonical, link
 from dpcore.ledger.events import read_body
 from dpcore.ledger.findings import at_event, at_row, differing, named, require
-from dpcore.ledger.rows import Event, EventKind, OperationState, in_currency, whole_minute
-from dpcore.ledger.scan import AttemptRow, ChargedRow, CommittedRow, LedgerScan
-from dpcore.ledger.verification.replay import Replay
-from dpcore.ledger.verification.replayed_run import Details
+from dpcore.ledger.rows import (
+    Account,
+    Allowance,
+    Block,
+    Event,
+    EventKind,
+    OperationState,
+    Share,
+    in_currency,
+    whole_minute,
+)
+from dpcore.ledger.scan import LedgerScan, OperationRow
+from dpcore.ledger.verification.replay import Details, Replay
 from dpcore.privacy.accounting import Currency
 
 Row = TypeVar("Row")
@@ -49,6 +58,20 @@ class Verified:
     """The number of releases found whose data was removed, as recorded in the ledger."""
     first_absent: tuple[tuple[str, str], ...] = ()
     """The first few of the absent releases: each as DATASET/RELEASE, and its run."""
+
+    @property
+    def claims(self) -> tuple[tuple[str, int, str], ...]:
+        """What was checked, how many there are, and what holds for each."""
+        withdrawn = ("withdrawn", self.withdrawn, "each as recorded: without data, with its reason")
+        return (
+            ("events", self.events, "each hash follows from the one before"),
+            ("runs", self.runs, "each sum follows from the events"),
+            ("operations", self.operations, "each price follows from its mechanism"),
+            ("outputs", self.outputs, "each is the output that was committed"),
+            ("manifests", self.manifests, "each names a head of this ledger and its run's promise"),
+            ("files", self.files, "each file of these releases is as published, and there are no others"),
+            *((withdrawn,) if self.withdrawn else ()),
+        )
 
 
 class Scanned(Protocol):
@@ -115,14 +138,14 @@ class _Check:
         self.runs = self.operations = self.outputs = 0
         self._scan = scan
         self._price = lru_cache(_PRICES_KEPT)(lambda text, currency: price(json.loads(text), currency))
-        self._replay = Replay((row.account, row.kind, row.name) for row in scan.all_allowances())
+        self._replay = Replay((row.account, row.kind, row.name) for row in scan.every(Allowance))
         self._charges, self._commits, self._numbers = scan.charges(), scan.commits(), scan.run_numbers()
         self._ends = scan.runs_by_last_event()
         self._end = next(self._ends, None)
 
     def events(self) -> Iterator[Event]:
         """Iterate over the chain, verifying each event before yielding it."""
-        for event in self._scan.all_events():
+        for event in self._scan.chain():
             _require_link(event, seq=self.seq + 1, previous=self.head)
             details = read_body(event)
             if event.kind == EventKind.RESERVED and event.run not in self._replay.runs:
@@ -160,14 +183,18 @@ class _Check:
 
     def _require_charged(self, event: Event, details: Details) -> None:
         self.operations += 1
-        row = next(self._charges, None)
-        if row is None or row.charged != event.seq:
-            raise at_event(event, "has no row for its operation")
         mechanism = canonical(details["mechanism"])
-        told = ChargedRow(charged=event.seq, run=str(event.run), **{**details, "mechanism": mechanism})
-        if row != told:
-            raise at_event(event, f"differs from its operation's row in: {differing(row, told)}")
-        self._require_paid(event, amount=told.amount, mechanism=mechanism)
+        expected = {"charged": event.seq, "run": event.run, **details, "mechanism": mechanism}
+        self._require_operation(event, next(self._charges, None), expected)
+        self._require_paid(event, amount=details["amount"], mechanism=mechanism)
+
+    def _require_operation(self, event: Event, row: OperationRow | None, expected: Details) -> OperationRow:
+        """Return the row of the operation that an event charged or committed. Raise unless it has these values."""
+        if row is None or event.seq not in {row.charged, row.committed}:
+            raise at_event(event, "has no row for its operation")
+        if wrong := [key for key, value in expected.items() if getattr(row, key) != value]:
+            raise at_event(event, f"differs from its operation's row in: {', '.join(wrong)}")
+        return row
 
     def _require_paid(self, event: Event, *, amount: int, mechanism: str) -> None:
         currency = self._replay.accounts[event.account].currency
@@ -187,27 +214,23 @@ class _Check:
 
     def _require_committed(self, event: Event, details: Details) -> None:
         self.outputs += 1
-        row = next(self._commits, None)
-        if row is None or row.committed != event.seq:
-            raise at_event(event, "has no row for its operation")
-        step, attempt, sha256 = details["step"], details["attempt"], details["sha256"]
-        fence = self._replay.runs[str(event.run)].run.fence
-        told = CommittedRow(event.seq, str(event.run), step, attempt, sha256, fence, row.digest)
-        if row != told:
-            raise at_event(event, f"differs from its operation's row in: {differing(row, told)}")
-        # The hash is used as a file name only after it is known to be a hash, and not a path.
-        found = row.digest if row.digest is not None else self._scan.kept_digest(sha256)
-        require(
-            event, found == sha256, "has an output that is " + ("lost" if found is None else "not what was committed")
+        stated = {key: details[key] for key in ("step", "attempt", "sha256")}
+        fence = self._replay.runs[str(event.run)].fence
+        row = self._require_operation(
+            event, next(self._commits, None), {"committed": event.seq, "run": event.run, **stated, "fence": fence}
         )
+        # The hash is used as a file name only after it is known to be a hash, and not a path.
+        digest = row.digest if row.digest is not None else self._scan.kept_digest(details["sha256"])
+        problem = "lost" if digest is None else "not what was committed"
+        require(event, digest == details["sha256"], f"has an output that is {problem}")
 
     def _require_run(self, event: Event) -> None:
         row, self._end = self._end, next(self._ends, None)
-        run = self._replay.runs.pop(event.run or "", None)
+        run = self._replay.forget(event.run or "")
         if row is None or run is None or row.id != event.run:
             raise at_event(event, "is named as the last event of a run that it does not concern")
-        if row != run.row:
-            raise at_event(event, f"leaves a run that differs from its row in: {differing(row, run.row)}")
+        if row != run:
+            raise at_event(event, f"leaves a run that differs from its row in: {differing(row, run)}")
 
 
 def _require_link(event: Event, *, seq: int, previous: str) -> None:
@@ -216,10 +239,10 @@ def _require_link(event: Event, *, seq: int, previous: str) -> None:
         raise LedgerDamaged(f"event {seq} is missing from the ledger; restore the ledger from a backup")
     require(event, event.previous == previous, "does not follow the event before it")
     try:
-        told = link(
+        linked = link(
             previous, seq=seq, at=event.at, kind=event.kind, account=event.account, run=event.run, body=event.body
         )
-        require(event, event.hash == told.hash, "does not match its hash")
+        require(event, event.hash == linked.hash, "does not match its hash")
         readable = whole_minute(datetime.fromisoformat(event.at)) == event.at
     except (TypeError, ValueError):
         readable = False
@@ -228,25 +251,25 @@ def _require_link(event: Event, *, seq: int, previous: str) -> None:
 
 def _require_tables(scan: LedgerScan, replay: Replay) -> None:
     """Raise unless the accounts, blocks, allowances and shares are exactly those that the events lead to."""
-    _require_rows("account", scan.all_accounts(), replay.accounts, key=lambda row: row.name)
-    _require_rows("block", scan.all_blocks(), replay.blocks(), key=lambda row: (row.account, row.name))
+    _require_rows("account", scan.every(Account), replay.accounts, key=lambda row: row.name)
+    _require_rows("block", scan.every(Block), replay.blocks, key=lambda row: (row.account, row.name))
     _require_rows(
-        "allowance", scan.all_allowances(), replay.allowances(), key=lambda row: (row.account, row.kind, row.name)
+        "allowance", scan.every(Allowance), replay.allowances, key=lambda row: (row.account, row.kind, row.name)
     )
-    _require_rows("share", scan.all_shares(), replay.shares, key=lambda row: (row.run, row.analyst))
+    _require_rows("share", scan.every(Share), replay.shares, key=lambda row: (row.run, row.analyst))
 
 
 def _require_rows(
     table: str, rows: Iterable[Row], expected: Mapping[Any, Row], *, key: Callable[[Row], Hashable]
 ) -> None:
-    untold = dict(expected)
+    missing = dict(expected)
     for row in rows:
-        told = untold.pop(key(row), None)
-        if told is None:
+        recorded = missing.pop(key(row), None)
+        if recorded is None:
             raise at_row(f"{table} {_shown(key(row))}", "exists, but no event records it")
-        if row != told:
-            raise at_row(f"{table} {_shown(key(row))}", f"differs from the events in: {differing(row, told)}")
-    for name in untold:
+        if row != recorded:
+            raise at_row(f"{table} {_shown(key(row))}", f"differs from the events in: {differing(row, recorded)}")
+    for name in missing:
         raise at_row(f"{table} {_shown(name)}", "has no row")
 
 
@@ -259,26 +282,26 @@ def _require_attempts(scan: LedgerScan, *, operations: int) -> None:
 
     The events were already compared with these rows, so a check of the rows also covers the events.
     """
-    before: AttemptRow | None = None
-    found = 0
+    before: OperationRow | None = None
+    attempts = 0
     for row in scan.attempts():
-        found += 1
+        attempts += 1
         if before is not None and (before.run, before.step) != (row.run, row.step):
             before = None
         if problem := _problem(row, before=before):
             raise at_row(f"attempt {row.attempt} of step {named(row.step)} of run {named(row.run)}", problem)
         before = row
-    if found != operations:
+    if attempts != operations:
         raise at_row("the table of operations", "changed between two reads")
 
 
-def _problem(row: AttemptRow, *, before: AttemptRow | None) -> str | None:
+def _problem(row: OperationRow, *, before: OperationRow | None) -> str | None:
     if row.attempt != (before.attempt + 1 if before else 1):
         return "is not numbered next after the previous attempt"
     if before and not (before.committed is None and before.charged < row.charged):
         return "was charged before the previous attempt, or after its step was committed"
     if row.committed is None:
-        whole = row.state == OperationState.CHARGED and row.sha256 is None and bool(row.empty)
+        whole = row.state == OperationState.CHARGED and row.sha256 is None and row.digest is None
     else:
         whole = row.state == OperationState.COMMITTED and row.charged < row.committed
     return None if whole else "has columns that disagree on whether it is committed"

@@ -15,6 +15,7 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms.sampling import entropy
 from dpcore.mechanisms.sampling.uniform import checked_count
 from dpcore.privacy.accounting.rounding import as_real, real
+from dpcore.scalars import is_whole
 
 Flips: TypeAlias = npt.NDArray[np.bool_]
 
@@ -46,7 +47,7 @@ def threshold(probability: Fraction | Any) -> int:
 
 def biased(threshold: int, count: int) -> Flips:
     """Return `count` independent coins, each of them True with probability threshold / 2^128, exactly."""
-    if isinstance(threshold, bool) or not isinstance(threshold, int) or not 0 <= threshold <= 1 << 128:
+    if not is_whole(threshold) or not 0 <= threshold <= 1 << 128:
         raise UsageError("a coin's threshold must be a whole number from 0 to 2^128; make it with coins.threshold")
     words = entropy.random_words(checked_count(count))
     if threshold == 1 << 128:

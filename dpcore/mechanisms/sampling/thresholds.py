@@ -42,7 +42,7 @@ def thresholds(shape: Shape, scale: float) -> list[int]:
         lower = [tail >> (_BITS - 128) for tail in _rounded_tails(scale)]
         # 1 - F is never a multiple of 2^-128, so the floor of one is the complement of the floor of the other
         return lower + [(1 << 128) - 1 - tail for tail in reversed(lower)]
-    weights = _weights(shape, scale)
+    weights = weights_of(shape, scale, outcomes=reach_of(shape, scale) + 1)
     # the weights of -reach, then of -reach and -reach + 1, and so on: the smallest terms come first
     tails = list(itertools.accumulate(reversed(weights[1:])))
     total = weights[0] + 2 * tails[-1]
@@ -53,15 +53,15 @@ def thresholds(shape: Shape, scale: float) -> list[int]:
     return lower + upper
 
 
-def _weights(shape: Shape, scale: float) -> list[int]:
-    """Return 2^320 p(k) / p(0) for k = 0 .. reach, by p(k+1) = p(k) r(k) and r(k+1) = r(k) step."""
+def weights_of(shape: Shape, scale: Fraction | float, *, outcomes: int) -> list[int]:
+    """Return 2^320 p(k) / p(0) for the first k from 0 on, by p(k+1) = p(k) r(k) and r(k+1) = r(k) step."""
     inverse = 1 / Fraction(scale)
     if shape is Shape.LAPLACE:
         ratio, step = _exp_of_minus(inverse), 1 << _BITS
     else:
         ratio, step = _exp_of_minus(inverse**2 / 2), _exp_of_minus(inverse**2)
     weights = [1 << _BITS]
-    for _ in range(reach_of(shape, scale)):
+    for _ in range(outcomes - 1):
         weights.append((weights[-1] * ratio) >> _BITS)
         ratio = (ratio * step) >> _BITS
     return weights
@@ -79,7 +79,7 @@ def _rounded_tails(sigma: float) -> Iterator[int]:
         return
     shift = (reach * reach).bit_length()
     first, *others = reversed(_interval_series(sigma, shift=shift))
-    weights = _weights(Shape.GAUSSIAN, sigma)
+    weights = weights_of(Shape.GAUSSIAN, sigma, outcomes=reach + 1)
     tail = _tail_beyond(reach + 1, sigma)
     for k in range(reach, 0, -1):
         square, factor = k * k, first

@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.sampling import entropy
+from dpcore.scalars import is_whole
 
 MOST = 1 << 63
 """The largest bound: every number below it is a signed 64-bit integer."""
@@ -19,7 +20,7 @@ def below(bound: int, count: int) -> npt.NDArray[np.int64]:
     >>> sorted(set(below(3, 1000).tolist()))
     [0, 1, 2]
     """
-    if isinstance(bound, bool) or not isinstance(bound, int) or not 1 <= bound <= MOST:
+    if not is_whole(bound) or not 1 <= bound <= MOST:
         raise UsageError("a uniform number's bound must be a whole number from 1 to 2^63; offer at least one outcome")
     words = np.array(entropy.random_words(checked_count(count)))
     if beyond := (1 << 64) % bound:
@@ -31,6 +32,6 @@ def below(bound: int, count: int) -> npt.NDArray[np.int64]:
 
 def checked_count(count: int) -> int:
     """Return a number of draws. Raise unless it is a whole number of at least 0."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+    if not is_whole(count) or count < 0:
         raise UsageError("the number of draws must be a whole number of at least 0")
     return count

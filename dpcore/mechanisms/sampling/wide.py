@@ -26,8 +26,7 @@ import numpy.typing as npt
 
 from dpcore.mechanisms.sampling import coins, entropy
 from dpcore.mechanisms.sampling.inversion import InversionTable, table_of
-from dpcore.mechanisms.sampling.thresholds import Shape, reach_of
-from dpcore.privacy.accounting.rounding import as_real, real
+from dpcore.mechanisms.sampling.thresholds import Shape, reach_of, weights_of
 
 Draws: TypeAlias = npt.NDArray[np.int64]
 
@@ -36,9 +35,6 @@ BASE_BITS = 12
 
 _LAST_SCALE = 256.0
 """Above this scale the last digit is split once more. Its table has at most 25,000 outcomes."""
-
-_BITS = 320
-"""Fixed-point precision while a table is built: 25,000 errors of 2^-320 add up to far less than 2^-128."""
 
 _BATCH = 1 << 16
 """Draws made at a time, so that the intermediate arrays fit in a processor's cache."""
@@ -62,9 +58,9 @@ def _until_accepted(count: int, tries: Callable[[int], tuple[Draws, npt.NDArray[
     filled = 0
     while filled < count:
         drawn, accepted = tries(min(count - filled, _BATCH))
-        kept = drawn[accepted]
-        noise[filled : filled + kept.size] = kept
-        filled += kept.size
+        good = drawn[accepted]
+        noise[filled : filled + good.size] = good
+        filled += good.size
     return noise
 
 
@@ -117,9 +113,6 @@ def _digits(scale: float) -> tuple[InversionTable, ...]:
 
 def _geometric(scale: Fraction, *, outcomes: int) -> InversionTable:
     """Return the table of a number below `outcomes` with probabilities proportional to e^(-k / scale)."""
-    ratio = int(real.ldexp(real.exp(-1 / as_real(scale)), _BITS))
-    weights = [1 << _BITS]
-    for _ in range(outcomes - 1):
-        weights.append((weights[-1] * ratio) >> _BITS)
-    *edges, total = itertools.accumulate(weights)
+    # at most 25,000 errors of 2^-320 add up to far less than 2^-128
+    *edges, total = itertools.accumulate(weights_of(Shape.LAPLACE, scale, outcomes=outcomes))
     return table_of([(edge << 128) // total for edge in edges], reach=0)

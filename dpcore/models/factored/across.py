@@ -19,7 +19,6 @@ from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import Weights
 
 MOST_BYTES = 1 << 27  # of cached factors
-LEAST_PROBABILITY = 1e-300  # lower probabilities count as zero: their inverse would overflow
 
 
 class Part(NamedTuple):
@@ -44,13 +43,13 @@ class Across:
 
     def marginal(self, axes: Axes) -> Weights:
         """Return the probabilities of the cells of these axes."""
-        self._forget()
+        self.forget()
         whole = Part(self.middle(axes), None, axes)
         waiting = [whole]
         further: dict[Part, list[Part]] = {}
         for part in waiting:  # the list grows during the loop
             further[part] = self.further(part)
-            waiting += [each for each in further[part] if each not in self._conditionals]
+            waiting += [beyond for beyond in further[part] if beyond not in self._conditionals]
         for part in reversed(waiting[1:]):
             self._conditionals[part] = self._joint(part, further[part])
         return self._joint(whole, further[whole])[0]
@@ -61,76 +60,65 @@ class Across:
         for part in waiting:  # the list grows during the loop
             further = self.further(part)
             waiting += further
-            over, result = self._over(part, further)
-            others = [self._result(each) for each in further]
-            cells += self.scopes.resolutions.cells(over) + self._least_work(others, over, result)[0]
+            over, result = self.needed(part, further)
+            results = [self.needed(beyond, ())[1] for beyond in further]
+            cells += self.scopes.resolutions.cells(over) + self._least_work(results, over, result)[0]
         return cells
 
-    def _forget(self) -> None:
-        """Drop the oldest cached factors, if all together take too much memory."""
+    def forget(self) -> None:
+        """Drop the oldest cached factors, if all together take too much memory. Nothing that is being computed may depend on them."""
         held = sum(array.nbytes for array, _ in self._conditionals.values())
         while held > MOST_BYTES:
             array, _ = self._conditionals.pop(next(iter(self._conditionals)))
             held -= array.nbytes
+        held = sum(array.nbytes for array in self._parts.values())
+        while held > MOST_BYTES:
+            held -= self._parts.pop(next(iter(self._parts))).nbytes
 
     def middle(self, axes: Axes) -> int:
         """Return the clique at which the conditionals of all directions together have the fewest cells."""
-        tree, scope, cells = self.tree, self.scopes.of(axes), self.scopes.cells
-        part = tree.covering(scope)
-        costs: dict[int, int] = {}
-        for clique in tree.order:
-            if clique in part:
-                parent = tree.parents.get(clique, clique)
-                shared = tree.separator(clique, parent)
-                costs[clique] = (
-                    costs[parent]
-                    + cells(shared | scope & tree.beyond[parent, clique])
-                    - cells(shared | scope & tree.beyond[clique, parent])
-                    if parent in costs
-                    else 0
-                )
-        return min(costs, key=costs.__getitem__)
+        scope, cells = self.scopes.of(axes), self.scopes.cells
+        return self.tree.middle(scope, lambda shared, beyond: cells(shared | scope & beyond))
 
     def further(self, part: Part) -> list[Part]:
         """Return the sub-parts that lie beyond the clique's other neighbours."""
         clique, seen_from, axes = part
         tree = self.tree
-        found = []
+        parts = []
         if behind := [axis for axis in axes if not tree.cliques[clique] >> axis & 1]:
             for there in tree.neighbours[clique]:
                 beyond = tree.beyond[there, clique]
                 if there != seen_from and (there_only := tuple(axis for axis in behind if beyond >> axis & 1)):
-                    found.append(Part(there, clique, there_only))
-        return found
+                    parts.append(Part(there, clique, there_only))
+        return parts
 
     def _joint(self, part: Part, further: Sequence[Part]) -> Factor:
         """Return the distribution of a part's axes given its separator. The conditionals of all further parts must be cached."""
         clique, seen_from, axes = part
-        over, result = self._over(part, further)
+        over, result = self.needed(part, further)
         array = self.within(clique, self.scopes.of(over))
         if seen_from is not None:
-            array = array * self._inverse(array, over, self.scopes.axes(self.tree.separator(clique, seen_from)))
-        conditionals = [self._conditionals[each] for each in further]
-        _, order = self._least_work([others for _, others in conditionals], over, result)
+            separator = self.scopes.axes(self.tree.separator(clique, seen_from))
+            shares = self._moves.sum(array, over, separator)
+            array = array * self._moves.spread(inverse(shares), separator, over)
+        conditionals = [self._conditionals[beyond] for beyond in further]
+        _, order = self._least_work([its_axes for _, its_axes in conditionals], over, result)
         factors = [conditionals[place] for place in order]
         for done, factor in enumerate(factors, start=1):
-            keep = _needed(result, [others for _, others in factors[done:]])
+            keep = _still_needed(result, [its_axes for _, its_axes in factors[done:]])
             array, over = self._factors.product((array, over), factor, keep=keep)
         goal = axes if seen_from is None else result
         return self._moves.sum(array, over, goal), goal
 
-    def _over(self, part: Part, further: Sequence[Part]) -> tuple[Axes, Axes]:
+    def needed(self, part: Part, further: Sequence[Part]) -> tuple[Axes, Axes]:
         """Return the axes of a part's clique that are needed, and those of the part given its separator."""
         clique, seen_from, axes = part
         tree, scopes = self.tree, self.scopes
         separator = 0 if seen_from is None else tree.separator(clique, seen_from)
         needed = separator | scopes.of(tuple(axis for axis in axes if tree.cliques[clique] >> axis & 1))
-        for each in further:
-            needed |= tree.separator(each.clique, clique)
+        for beyond in further:
+            needed |= tree.separator(beyond.clique, clique)
         return scopes.axes(needed), scopes.finest({*axes, *scopes.axes(separator)})
-
-    def _result(self, part: Part) -> Axes:
-        return self._over(part, ())[1]
 
     def _least_work(self, factors: Sequence[Axes], over: Axes, result: Axes) -> tuple[int, tuple[int, ...]]:
         """Return in which order an array over some axes is multiplied by factors with the least work, to be summed to a result.
@@ -144,9 +132,9 @@ class Across:
             cells, axes = 0, set(over)
             for done, place in enumerate(order, start=1):
                 multiplied = finest({*axes, *factors[place]})
-                kept = {of.column(axis) for axis in _needed(result, [factors[later] for later in order[done:]])}
+                still = {of.column(axis) for axis in _still_needed(result, [factors[at] for at in order[done:]])}
                 cells += of.cells(multiplied)
-                axes = {axis for axis in multiplied if of.column(axis) in kept}
+                axes = {axis for axis in multiplied if of.column(axis) in still}
             return cells
 
         orders = {order: work(order) for order in permutations(range(len(factors)))}
@@ -161,12 +149,12 @@ class Across:
             self._parts[key] = self._moves.sum(self._beliefs[clique], source, target)
         return self._parts[key]
 
-    def _inverse(self, array: Weights, over: Axes, separator: Axes) -> Weights:
-        sums = self._moves.sum(array, over, separator)
-        inverse = np.divide(1.0, sums, out=np.zeros(sums.shape), where=sums > LEAST_PROBABILITY)
-        return self._moves.spread(inverse, separator, over)
+
+def inverse(shares: Weights) -> Weights:
+    """Return what divides by shares; 0 where they are so small that it would overflow."""
+    return np.divide(1.0, shares, out=np.zeros(shares.shape), where=shares > 1e-300)
 
 
-def _needed(result: Axes, factors: Sequence[Axes]) -> set[int]:
+def _still_needed(result: Axes, factors: Sequence[Axes]) -> set[int]:
     """Return the axes of a result, and those of factors that it is yet to be multiplied by."""
     return {*result, *(axis for axes in factors for axis in axes)}

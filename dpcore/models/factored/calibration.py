@@ -1,7 +1,7 @@
 """Turn functions into the marginals of all cliques, by passing messages to the root of the tree and back.
 
 A clique's weights are a product of factors: the exponentials of its functions, and the messages from its children. Factors are far smaller
-than the clique. They are multiplied pairwise, those with the smallest product first, so that only the last product has all cells. No
+than the clique. They are multiplied pairwise, the smallest first, so that only the last product has all cells. No
 exponential of a whole clique is taken. If the factors range over too many orders of magnitude for a product of floats, logarithms are added
 instead, which takes several times as long.
 """
@@ -15,20 +15,18 @@ import numpy as np
 from dpcore.marginals.workload import Axes
 from dpcore.marginals.zeros import IMPOSSIBLE
 from dpcore.models.factored.moves import Moves
-from dpcore.models.factored.scopes import Scope, Scopes
+from dpcore.models.factored.scopes import Scopes
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import Weights
 
 WIDEST = 600.0  # the range of a clique's logarithms up to which products neither underflow nor lose precision
 
-MOST_COMPARED = 16  # factors of a clique whose pairs are all compared
-
 
 class _Join(NamedTuple):
     """Combine two factors, by their places in the list of factors, into one over the given axes, which is added to the list."""
 
-    one: int | None  # None if there is no factor
-    other: int | None  # None if there is at most one factor
+    left: int | None  # None if there is no factor
+    right: int | None  # None if there is at most one factor
     axes: Axes
 
 
@@ -107,7 +105,7 @@ class Calibration:
         messages: dict[int, Weights] = {}
         for clique in reversed(self._tree.order):
             plan, axes, shared = self._plans[clique], self._tree.axes[clique], self._separators.get(clique, ())
-            terms = [functions[each] for each in plan.functions] + [messages[child] for child in plan.children]
+            terms = [functions[key] for key in plan.functions] + [messages[child] for child in plan.children]
             array = self._joined(plan, terms, np.add)
             highest = self._moves.highest(array, axes, shared)
             array -= self._moves.spread(highest, shared, axes)
@@ -122,9 +120,8 @@ class Calibration:
         weights[tree.root] /= sums[tree.root]
         for clique in tree.order[1:]:
             parent, shared = tree.parents[clique], self._separators[clique]
-            wanted = moves.sum(weights[parent], tree.axes[parent], shared)
-            held = sums[clique]
-            share = wanted / held if held.min() else np.divide(wanted, held, out=np.zeros(held.shape), where=held > 0)
+            goal, held = moves.sum(weights[parent], tree.axes[parent], shared), sums[clique]
+            share = np.divide(goal, held, out=np.zeros(held.shape), where=held > 0)
             weights[clique] *= moves.spread(share, shared, tree.axes[clique])
         return weights
 
@@ -132,31 +129,30 @@ class Calibration:
         """Combine a clique's factors, or terms, into a new array."""
         over, arrays, spread = list(plan.axes), list(factors), self._moves.spread
         of = self._scopes.resolutions
-        for one, other, axes in plan.joins:
+        for left, right, axes in plan.joins:
             result = np.empty(of.shape_of(axes))
-            if one is None:
+            if left is None:
                 result[...] = combine.identity
-            elif other is None:
-                result[...] = spread(arrays[one], over[one], axes)
+            elif right is None:
+                result[...] = spread(arrays[left], over[left], axes)
             else:
-                combine(spread(arrays[one], over[one], axes), spread(arrays[other], over[other], axes), out=result)
+                combine(spread(arrays[left], over[left], axes), spread(arrays[right], over[right], axes), out=result)
             arrays.append(result)
             over.append(axes)
         return arrays[-1]
 
     def _plan(self, clique: int, functions: Sequence[Axes], children: Sequence[int]) -> _Plan:
         axes = (*functions, *(self._separators[child] for child in children))
-        cells, over = self._scopes.cells, [self._scopes.of(each) for each in axes]
+        cells, over = self._scopes.cells, list(map(self._scopes.of, axes))
         joins: list[_Join] = []
-        left = sorted(range(len(over)), key=lambda place: cells(over[place]))
-        while len(left) > 2:  # the last two are joined to the whole clique
-            one, other = _smallest_union(left, over, self._scopes)
-            left = [place for place in left if place not in {one, other}] + [len(over)]
-            over.append(over[one] | over[other])
-            joins.append(_Join(one, other, self._scopes.axes(over[-1])))
-        whole = self._tree.axes[clique]
-        one_left, other_left = [*left, None, None][:2]
-        joins.append(_Join(one_left, other_left, whole))
+        waiting = list(range(len(over)))
+        while len(waiting) > 2:  # the last two are joined to the whole clique
+            left, right, *waiting = sorted(waiting, key=lambda place: cells(over[place]))
+            waiting.append(len(over))
+            over.append(over[left] | over[right])
+            joins.append(_Join(left, right, self._scopes.axes(over[-1])))
+        left_one, right_one = [*waiting, None, None][:2]
+        joins.append(_Join(left_one, right_one, self._tree.axes[clique]))
         return _Plan(tuple(functions), tuple(children), axes, tuple(joins))
 
 
@@ -166,11 +162,3 @@ def _range(function: Weights, highest: float) -> float:
     if lowest < highest + IMPOSSIBLE / 2:
         lowest = float(function[function >= highest + IMPOSSIBLE / 2].min())
     return highest - lowest
-
-
-def _smallest_union(left: Sequence[int], over: Sequence[Scope], scopes: Scopes) -> tuple[int, int]:
-    """Return the two places whose axes together have the fewest cells, or the first two of very many, which are the smallest."""
-    if len(left) > MOST_COMPARED:
-        return left[0], left[1]
-    pairs = ((one, other) for place, one in enumerate(left) for other in left[place + 1 :])
-    return min(pairs, key=lambda pair: scopes.cells(over[pair[0]] | over[pair[1]]))

@@ -29,53 +29,53 @@ class Factors:
         self._moves = moves
         self._resolutions = scopes.resolutions
 
-    def product(self, one: Factor, other: Factor, *, keep: set[int]) -> Factor:
-        """Multiply two factors and sum out every column that is not kept."""
-        kept = self._versions(self._scopes.finest(keep))
-        return self._matched(self._summed(one, other, kept), self._summed(other, one, kept), kept)
+    def product(self, left: Factor, right: Factor, *, keep: set[int]) -> Factor:
+        """Multiply two factors and sum out every column that is not goal."""
+        goal = self._versions(self._scopes.finest(keep))
+        return self._matched(self._summed(left, right, goal), self._summed(right, left, goal), goal)
 
-    def _matched(self, one: Factor, other: Factor, kept: Mapping[int, int]) -> Factor:
+    def _matched(self, left: Factor, right: Factor, goal: Mapping[int, int]) -> Factor:
         """Multiply two factors that have nothing left to sum before. The axes of the result ascend."""
-        column = self._worth_splitting(one, other, kept)
+        column = self._worth_splitting(left, right, goal)
         if column is not None:
-            return self._by_cell(one, other, column, kept)
-        finest = self._versions(self._scopes.finest({*one[1], *other[1]}))
-        made, over = self._multiplied(self._refined(one, finest), self._refined(other, finest), kept)
-        target = tuple(sorted(max(axis, kept[self._resolutions.column(axis)]) for axis in over))
-        return self._moves.sum(made, over, target), target
+            return self._by_cell(left, right, column, goal)
+        finest = self._versions(self._scopes.finest({*left[1], *right[1]}))
+        product, over = self._multiplied(self._refined(left, finest), self._refined(right, finest), goal)
+        target = tuple(sorted(max(axis, goal[self._resolutions.column(axis)]) for axis in over))
+        return self._moves.sum(product, over, target), target
 
     def _versions(self, axes: Axes) -> dict[int, int]:
         return {self._resolutions.column(axis): axis for axis in axes}
 
-    def _worth_splitting(self, one: Factor, other: Factor, kept: Mapping[int, int]) -> int | None:
+    def _worth_splitting(self, left: Factor, right: Factor, goal: Mapping[int, int]) -> int | None:
         """Return the kept column whose resolutions differ most, if the product at the finest one is large."""
         of = self._resolutions
         sizes: dict[int, int] = {}  # of the finest version
-        for array, over in (one, other):
+        for array, over in (left, right):
             for axis, size in zip(over, array.shape, strict=True):
                 sizes[of.column(axis)] = max(size, sizes.get(of.column(axis), 1))
-        here, there = (self._versions(over) for _, over in (one, other))
-        arrays = here.keys(), there.keys(), kept.keys() & sizes.keys()
+        here, there = (self._versions(over) for _, over in (left, right))
+        arrays = here.keys(), there.keys(), goal.keys() & sizes.keys()
         if max(math.prod(sizes[column] for column in columns) for columns in arrays) <= SMALL:
             return None
-        shared = here.keys() & there.keys() & kept.keys()
-        ratios = {each: sizes[each] / of.shape[max(here[each], there[each], kept[each])] for each in shared}
+        shared = here.keys() & there.keys() & goal.keys()
+        ratios = {column: sizes[column] / of.shape[max(here[column], there[column], goal[column])] for column in shared}
         column = max(ratios, key=ratios.__getitem__, default=None)
         return column if column is not None and ratios[column] > 1 else None
 
-    def _by_cell(self, one: Factor, other: Factor, column: int, kept: Mapping[int, int]) -> Factor:
+    def _by_cell(self, left: Factor, right: Factor, column: int, goal: Mapping[int, int]) -> Factor:
         """Multiply for each cell of the coarsest version of a column by itself.
 
         If that version is the one to keep, the cells within are summed. Otherwise the results lie side by side along the finer version.
         """
-        here, there = (self._versions(over)[column] for _, over in (one, other))
-        coarsest = max(here, there, kept[column])
-        is_summed = coarsest == kept[column]
-        wanted = {each: axis for each, axis in kept.items() if each != column} if is_summed else kept
+        here, there = (self._versions(over)[column] for _, over in (left, right))
+        coarsest = max(here, there, goal[column])
+        is_summed = coarsest == goal[column]
+        of_part = {at: axis for at, axis in goal.items() if at != column} if is_summed else goal
         parts = []
         for cell in range(self._resolutions.shape[coarsest]):
-            within = (self._within(factor, axis, coarsest, cell) for factor, axis in ((one, here), (other, there)))
-            parts.append(self._matched(next(within), next(within), wanted))
+            within = (self._within(factor, axis, coarsest, cell) for factor, axis in ((left, here), (right, there)))
+            parts.append(self._matched(next(within), next(within), of_part))
         arrays, over = [array for array, _ in parts], parts[0][1]
         if is_summed:
             result = tuple(sorted((coarsest, *over)))
@@ -98,30 +98,28 @@ class Factors:
             return array[*[slice(None)] * place, first : last + 1], over
         return np.take(array, members, axis=place), over
 
-    def _multiplied(self, one: Factor, other: Factor, kept: Mapping[int, int]) -> Factor:
+    def _multiplied(self, left: Factor, right: Factor, goal: Mapping[int, int]) -> Factor:
         """Multiply two factors whose common columns are at the same resolution, as a batch of matrix products."""
-        (a, over_a), (b, over_b) = one, other
+        (a, over_a), (b, over_b) = left, right
         sizes = dict(zip(over_a + over_b, a.shape + b.shape, strict=True))
         both = set(over_a) & set(over_b)
-        batch = tuple(axis for axis in over_a if axis in both and self._resolutions.column(axis) in kept)
+        batch = tuple(axis for axis in over_a if axis in both and self._resolutions.column(axis) in goal)
         summed = tuple(axis for axis in over_a if axis in both and axis not in batch)
         rows = tuple(axis for axis in over_a if axis not in both)
         columns = tuple(axis for axis in over_b if axis not in both)
 
         def stack(array: Weights, over: Axes, *groups: Axes) -> Weights:
-            wanted = tuple(axis for group in groups for axis in group)
-            return _arranged(array, over, wanted).reshape(
-                [math.prod(sizes[axis] for axis in group) for group in groups]
-            )
+            sides = [math.prod(sizes[axis] for axis in group) for group in groups]
+            return _arranged(array, over, sum(groups, ())).reshape(sides)
 
-        left, right = stack(a, over_a, batch, rows, summed), stack(b, over_b, batch, summed, columns)
+        stacks = stack(a, over_a, batch, rows, summed), stack(b, over_b, batch, summed, columns)
         over = batch + rows + columns
-        return products(left, right).reshape([sizes[axis] for axis in over]), over
+        return products(*stacks).reshape([sizes[axis] for axis in over]), over
 
-    def _summed(self, factor: Factor, other: Factor, kept: Mapping[int, int]) -> Factor:
-        """Sum each column of a factor to the finest version that is kept or that the other factor has, or out if there is none."""
+    def _summed(self, factor: Factor, partner: Factor, goal: Mapping[int, int]) -> Factor:
+        """Sum each column of a factor to the finest version that is kept or that its partner has, or out if there is none."""
         of, (array, over) = self._resolutions, factor
-        needed = self._versions(self._scopes.finest({*kept.values(), *other[1]}))
+        needed = self._versions(self._scopes.finest({*goal.values(), *partner[1]}))
         target = tuple(max(axis, needed[of.column(axis)]) for axis in over if of.column(axis) in needed)
         return self._moves.sum(array, over, target), target
 
@@ -134,5 +132,5 @@ class Factors:
         return array, target
 
 
-def _arranged(array: Weights, over: Axes, wanted: Axes) -> Weights:
-    return array.transpose([over.index(axis) for axis in wanted])
+def _arranged(array: Weights, over: Axes, target: Axes) -> Weights:
+    return array.transpose([over.index(axis) for axis in target])

@@ -11,29 +11,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
-from dpcore.marginals.resolutions import Groups, Resolutions
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
-from dpcore.marginals.zeros import NO_ZEROS, Zeros
-from dpcore.models.exchange import exchange, random_pairs, sets_worth
+from dpcore.marginals.zeros import NO_ZEROS, Zeros, added
+from dpcore.models.exchange import Codes, Pairs, numbered, random_pairs
 from dpcore.models.factored.across import Across
 from dpcore.models.factored.calibration import Calibration
-from dpcore.models.factored.merged import merged_marginal
 from dpcore.models.factored.moves import Moves
-from dpcore.models.factored.sampling import draw_chunks, draw_rows
+from dpcore.models.factored.projection import projection
+from dpcore.models.factored.sampling import draw_chunks
 from dpcore.models.factored.scopes import Scope, Scopes, inside
 from dpcore.models.factored.tree import JunctionTree, cliques_of
-from dpcore.models.model import RowCodes, Weights, checked_total
+from dpcore.models.model import Matrix, Model, Rows, Weights
 
 BYTES_PER_CELL = 8
-MOST_NUMBERS = 1 << 62  # of groups
 # The cells of all arrays that a marginal takes by which rows exchange values. One in ten takes more, up to a hundred times as many.
 MOST_WORK = 1 << 24
 
 
-class FactoredModel:
+class FactoredModel(Model):
     """The distribution proportional to exp of a sum of functions, each of a few axes.
 
     >>> model = FactoredModel(Resolutions((2, 3, 10)), total=6.0)
@@ -43,6 +41,8 @@ class FactoredModel:
     >>> model.cells
     16
     """
+
+    PER_CELL = 0.9
 
     def __init__(
         self,
@@ -56,41 +56,27 @@ class FactoredModel:
 
         The columns of a constraint lie in one clique.
         """
-        self.resolutions = resolutions
-        self._zeros = zeros
-        self._possible: dict[Axes, NDArray[np.bool_] | None] = {}
+        super().__init__(resolutions, total=total, zeros=zeros)
         self._scopes = Scopes(resolutions)
         self._moves = Moves(resolutions)
         self._needed: list[Scope] = list(self._scopes.single)
         self._covered: set[Scope] = set()  # scopes known to lie within one of the needed ones
         self._orders: dict[tuple[Axes, ...], list[tuple[Axes, Axes | None]]] = {}
         self._plant(cliques_of(self._needed, self._scopes.cells))
-        self.rescale(total)
         self._start = start
-        for axes in start:
-            self.make_room([axes])  # one after the other: their order decides the tree
+        self.make_room_in_turn(start)
         self.assign({})
 
     def __copy__(self) -> "FactoredModel":
         """Return a model with the same tree and distribution. Either can change without the other; trees themselves never change."""
-        made = object.__new__(FactoredModel)
-        made.__dict__.update(self.__dict__)
-        made._covered = set(self._covered)
-        return made
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the number of cells of every axis."""
-        return self.resolutions.shape
-
-    @property
-    def total(self) -> float:
-        """Return the number of rows that all marginals add up to."""
-        return self._total
+        twin = object.__new__(FactoredModel)
+        twin.__dict__.update(self.__dict__)
+        twin._covered = set(self._covered)
+        return twin
 
     @property
     def cells(self) -> int:
-        """Return the number of cells of all cliques together."""
+        """The number of cells of all cliques together."""
         return self._tree.cells
 
     def cells_with(self, axes: Axes) -> int:
@@ -104,10 +90,6 @@ class FactoredModel:
         """Return the axes that these axes determine: a column determines its coarser versions."""
         return self._scopes.of(axes)
 
-    def rescale(self, total: float) -> None:
-        """Set the number of rows. The distribution does not change."""
-        self._total = checked_total(total)
-
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
         """Make the distribution proportional to the start times exp of a sum of functions, each of some axes.
 
@@ -116,17 +98,10 @@ class FactoredModel:
         """
         for axes, function in functions.items():
             self._check(axes, function)
-        started = {axes: _plus(each, self._start.get(axes)) for axes, each in functions.items()}
-        every = self._zeros.added({**self._start, **started})
-        self.make_room(every)
-        self._beliefs = self._calibration(tuple(every)).beliefs(every)
+        logarithms = self._zeros.added(added(self._start, functions))
+        self.make_room(logarithms)
+        self._beliefs = self._calibration(tuple(logarithms)).beliefs(logarithms)
         self._across = Across(self._tree, self._beliefs, self._scopes, self._moves)
-
-    def possible(self, axes: Axes) -> NDArray[np.bool_] | None:
-        """Return which cells of a marginal the constraints allow; None if all of them are possible."""
-        if axes not in self._possible:
-            self._possible[axes] = self._zeros.support(axes, self.resolutions)
-        return self._possible[axes]
 
     def make_room(self, sets: Iterable[Axes]) -> None:
         """Rebuild the tree so that every set lies in a clique.
@@ -164,89 +139,57 @@ class FactoredModel:
             return self._counts(self._across.marginal(axes))
         return self._counts(self._moves.sum(self._beliefs[home], self._tree.axes[home], axes))
 
-    def merged(self, columns: Axes, classes: Sequence[Groups]) -> Weights:
-        """Return a marginal of some columns, summed by classes of their cells, without computing it cell by cell.
+    def projected(self, columns: Axes, matrices: Sequence[Matrix]) -> Weights:
+        """Return a marginal of some columns, multiplied along each by a matrix, without computing it cell by cell.
 
         >>> model = FactoredModel(Resolutions((2, 4)), total=8.0)
-        >>> model.merged((0, 1), [np.array([0, 1]), np.array([0, 0, 0, 1])]).tolist()
-        [[3.0, 1.0], [3.0, 1.0]]
+        >>> model.projected((0, 1), [None, np.array([[1.0], [1.0], [1.0], [0.0]])]).tolist()
+        [[3.0], [3.0]]
         """
-        return self._counts(merged_marginal(self._across, columns, classes)) if columns else self.marginal(columns)
+        return self._counts(projection(self._across, columns, matrices)) if columns else self.marginal(columns)
 
     def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
         """Return several marginals, in the given order. One that lies within another is summed from it, not from a whole clique."""
-        wanted = tuple(sets)
-        found: dict[Axes, Weights] = {}
-        for axes, larger in self._sources(wanted):
-            found[axes] = self.marginal(axes) if larger is None else self._summed(found[larger], larger, axes)
-        return {axes: found[axes] for axes in wanted}
+        asked = tuple(sets)
+        marginals: dict[Axes, Weights] = {}
+        for axes, larger in self._sources(asked):
+            if larger is None:
+                marginals[axes] = self.marginal(axes)
+            else:
+                marginals[axes] = np.array(self._moves.sum(marginals[larger], larger, axes), order="C")
+        return {axes: marginals[axes] for axes in asked}
 
     def _sources(self, sets: tuple[Axes, ...]) -> list[tuple[Axes, Axes | None]]:
         """Return each set once, with the smallest other set that contains it, if any. That set comes first."""
         if sets not in self._orders:
             largest_first = sorted(dict.fromkeys(sets), key=self.resolutions.cells, reverse=True)
             self._orders[sets] = [
-                (axes, self._first_around(axes, largest_first[:place][::-1]))
-                for place, axes in enumerate(largest_first)
+                (axes, self._smallest_around(axes, largest_first[:place])) for place, axes in enumerate(largest_first)
             ]
         return self._orders[sets]
 
-    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
-        """Return the codes of `count` rows, one array per column, as close to the model as whole rows can be."""
-        return draw_rows(self._tree, self._beliefs, self._scopes, count, rng=rng)
-
-    def row_chunks(
-        self, count: int, *, rng: np.random.Generator, near: Sequence[Axes] = ()
-    ) -> Iterator[tuple[RowCodes, ...]]:
-        """Yield the same rows chunk by chunk, in memory that does not grow with their number.
-
-        Unless there are many, they exchange values so that the marginals of `near` come closer to those of the model.
-        """
-        chunks = draw_chunks(self._tree, self._beliefs, self._scopes, count, rng=rng)
-        sets = sets_worth(near, self.resolutions.cells, self._is_worth_exchanging, count=count)
-        return (self._exchanged(chunk, sets, rng=rng) for chunk in chunks) if sets else chunks
+    def _drawn(self, count: int, *, rng: np.random.Generator) -> Iterator[Rows]:
+        return draw_chunks(self._tree, self._beliefs, self._scopes, count, rng=rng)
 
     def _is_worth_exchanging(self, axes: Axes) -> bool:
         """Return whether a marginal lies in no clique, and can be computed with little memory."""
         return self._home(axes) is None and self._across.work(axes) <= MOST_WORK
 
-    def _exchanged(
-        self, rows: tuple[RowCodes, ...], sets: Sequence[Axes], *, rng: np.random.Generator
-    ) -> tuple[RowCodes, ...]:
-        """Exchange values between rows that agree on all axes in a clique with the column.
+    def _pairs(self, codes: Sequence[Codes], column: int, *, rng: np.random.Generator) -> Pairs:
+        """Pair rows that agree on all axes in a clique with the column.
 
         Given these, the column is independent of all others. So the rows stay as likely as they were, and no clique changes.
         """
-        codes = [each.astype(np.int64) for each in rows]
-        scale = len(codes[0]) / self._total
-        wanted = {axes: scale * counts for axes, counts in self.marginals(sets).items()}
-        exchange(
-            codes, wanted, lambda column: random_pairs(codes[column], self._agreeing(codes, column), rng=rng), rng=rng
-        )
-        return tuple(each.astype(before.dtype) for each, before in zip(codes, rows, strict=True))
+        return random_pairs(codes[column], self._agreeing(codes, column), rng=rng)
 
-    def _agreeing(self, codes: Sequence[NDArray[np.int64]], column: int) -> NDArray[np.int64]:
+    def _agreeing(self, codes: Sequence[Codes], column: int) -> Codes:
         """Number the groups of rows that agree on all axes in a clique with a column."""
         of, scope = self.resolutions, 0
         for clique, axes in zip(self._tree.cliques, self._tree.axes, strict=True):
             if any(of.column(axis) == column for axis in axes):
                 scope |= clique
-        groups, numbers = np.zeros(len(codes[0]), dtype=np.int64), 1
-        for axis in self._scopes.axes(scope):
-            if of.column(axis) != column:
-                if numbers > MOST_NUMBERS // of.shape[axis]:
-                    groups = np.unique(groups, return_inverse=True)[1]
-                    numbers = len(groups)
-                groups = groups * of.shape[axis] + of.groups(of.column(axis), axis)[codes[of.column(axis)]]
-                numbers *= of.shape[axis]
-        return groups
-
-    def _summed(self, array: Weights, source: Axes, target: Axes) -> Weights:
-        """Sum an array to the target axes, in a new array."""
-        return np.array(self._moves.sum(array, source, target), order="C")
-
-    def _counts(self, probabilities: Weights) -> Weights:
-        return np.multiply(probabilities, self._total, out=np.empty(probabilities.shape))
+        others = [(of.column(axis), axis) for axis in self._scopes.axes(scope) if of.column(axis) != column]
+        return numbered(((of.groups(its, axis)[codes[its]], of.shape[axis]) for its, axis in others), len(codes[0]))
 
     def _check(self, axes: Axes, function: Weights) -> None:
         self._scopes.of(axes)  # raises unless these are axes of different columns
@@ -271,22 +214,14 @@ class FactoredModel:
             self._homes[axes] = self._tree.home(self._scopes.of(axes))
         return self._homes[axes]
 
-    def _home_of(self, axes: Axes) -> int:
-        home = self._home(axes)
-        if home is None:
-            raise AssertionError("a triangulated graph has a clique for every set that it was built from")
-        return home
-
     def _calibration(self, sets: tuple[Axes, ...]) -> Calibration:
         if sets not in self._calibrations:
-            homes = {axes: self._home_of(axes) for axes in sets}
+            homes = {axes: home for axes in sets if (home := self._home(axes)) is not None}
+            if len(homes) < len(sets):
+                raise AssertionError("a triangulated graph has a clique for every set that it was built from")
             self._calibrations[sets] = Calibration(homes, self._tree, self._scopes, self._moves)
         return self._calibrations[sets]
 
-    def _first_around(self, axes: Axes, others: Sequence[Axes]) -> Axes | None:
+    def _smallest_around(self, axes: Axes, largest_first: Sequence[Axes]) -> Axes | None:
         scope = self._scopes.of(axes)
-        return next((other for other in others if inside(scope, self._scopes.of(other))), None)
-
-
-def _plus(function: Weights, other: Weights | None) -> Weights:
-    return function if other is None else function + other
+        return next((larger for larger in reversed(largest_first) if inside(scope, self._scopes.of(larger))), None)

@@ -4,73 +4,35 @@ Each conversion is planned once per pair of axes. Sums over whole columns come f
 looking groups up then work on the remaining small array.
 """
 
-import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
-from dpcore.models.passes import sum_to, times
-
-_SMALL = 2048  # up to this many cells, NumPy's own sum is faster than `sum_to`
-_LONG = 16  # runs of cells from which on NumPy's own loops are fast enough
-_SLICE = 256  # cells of a slice that are worth a call
-_WIDE, _NARROW = 256, 64  # the most rows and columns of a matrix to multiply by
+from dpcore.models.passes import sum_to
 
 
-@dataclass(frozen=True, eq=False)
-class _Coarser:
+class _Coarser(NamedTuple):
     place: int
     order: Groups | None  # the cells in the order of their groups; None if they are already in order
     starts: Groups  # where each group starts
-    members: tuple[tuple[int, ...], ...]  # the cells of each group
 
     def reduced(self, array: Weights, reduce: np.ufunc) -> Weights:
-        """Reduce the cells of each group to one. `reduceat` is slow, so large arrays are added slice by slice, or multiplied by a matrix."""
-        before, size, after = (
-            math.prod(array.shape[: self.place]),
-            array.shape[self.place],
-            math.prod(array.shape[self.place + 1 :]),
-        )
-        if reduce is np.add and array.size > _SMALL:
-            wide = array.reshape(before, size, after)
-            shape = (*array.shape[: self.place], len(self.members), *array.shape[self.place + 1 :])
-            if after >= _LONG and before * after >= _SLICE:
-                return self._added(wide).reshape(shape)
-            if after < _LONG and size * after <= _WIDE and len(self.members) * after <= _NARROW:
-                return times(wide.reshape(before, size * after), self._matrix(after)).reshape(shape)
+        """Reduce the cells of each group to one."""
         ordered = array if self.order is None else np.take(array, self.order, axis=self.place)
         return np.asarray(reduce.reduceat(ordered, self.starts, axis=self.place))
 
-    def _added(self, array: Weights) -> Weights:
-        result = np.empty((array.shape[0], len(self.members), array.shape[2]))
-        for group, (first, *others) in enumerate(self.members):
-            total = result[:, group]
-            total[...] = array[:, first]
-            for cell in others:
-                total += array[:, cell]
-        return result
 
-    def _matrix(self, after: int) -> Weights:
-        """Return the zero-one matrix that sums a row of cells, each with `after` entries, to the groups' entries."""
-        sums = np.zeros((sum(map(len, self.members)), len(self.members)))
-        for group, cells in enumerate(self.members):
-            sums[list(cells), group] = 1.0
-        return np.asarray(np.kron(sums, np.eye(after)), dtype=np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class _Sum:
-    kept: Axes  # places of the source
+class _Sum(NamedTuple):
+    left: Axes  # places of the source
     dropped: Axes
-    coarser: tuple["_Coarser", ...]
+    coarser: tuple[_Coarser, ...]
     turned: tuple[int, ...]  # places in the order of the target
 
 
-@dataclass(frozen=True, eq=False)
-class _Spread:
+class _Spread(NamedTuple):
     turned: tuple[int, ...]
     finer: tuple[tuple[int, Groups], ...]  # place, the group of every finer cell
     shape: tuple[int, ...]
@@ -90,14 +52,9 @@ class Moves:
             return array
         plan = self._sums.get((source, target)) or self._plan_sum(source, target)
         if plan.dropped:
-            small = array.size <= _SMALL
-            array = (
-                np.asarray(np.add.reduce(array, axis=plan.dropped))
-                if small
-                else sum_to(np.ascontiguousarray(array), plan.kept)
-            )
-        for each in plan.coarser:
-            array = each.reduced(array, np.add)
+            array = sum_to(np.ascontiguousarray(array), plan.left)
+        for step in plan.coarser:
+            array = step.reduced(array, np.add)
         return array.transpose(plan.turned)
 
     def highest(self, array: Weights, source: Axes, target: Axes) -> Weights:
@@ -106,8 +63,8 @@ class Moves:
             return array.copy()
         plan = self._sums.get((source, target)) or self._plan_sum(source, target)
         array = np.asarray(np.maximum.reduce(array, axis=plan.dropped))
-        for each in plan.coarser:
-            array = each.reduced(array, np.maximum)
+        for step in plan.coarser:
+            array = step.reduced(array, np.maximum)
         return array.transpose(plan.turned)
 
     def spread(self, array: Weights, source: Axes, target: Axes) -> Weights:
@@ -123,9 +80,9 @@ class Moves:
     def _plan_sum(self, source: Axes, target: Axes) -> _Sum:
         of = self._resolutions
         goals = {of.column(axis): axis for axis in target}
-        kept = tuple(place for place, axis in enumerate(source) if of.column(axis) in goals)
+        left = tuple(place for place, axis in enumerate(source) if of.column(axis) in goals)
         coarser, result = [], []
-        for place, axis in enumerate(source[at] for at in kept):
+        for place, axis in enumerate(source[at] for at in left):
             goal = goals[of.column(axis)]
             result.append(goal)
             if goal != axis:
@@ -133,10 +90,9 @@ class Moves:
                 order = np.argsort(groups, kind="stable")
                 starts = np.searchsorted(groups[order], np.arange(of.shape[goal]))
                 in_order = bool((groups[1:] >= groups[:-1]).all())
-                members = tuple(tuple(cells.tolist()) for cells in np.split(order, starts[1:]))
-                coarser.append(_Coarser(place, None if in_order else order, starts, members))
-        dropped = tuple(place for place in range(len(source)) if place not in kept)
-        plan = _Sum(kept, dropped, tuple(coarser), tuple(result.index(axis) for axis in target))
+                coarser.append(_Coarser(place, None if in_order else order, starts))
+        dropped = tuple(place for place in range(len(source)) if place not in left)
+        plan = _Sum(left, dropped, tuple(coarser), tuple(result.index(axis) for axis in target))
         self._sums[source, target] = plan
         return plan
 

@@ -23,7 +23,7 @@ from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.models.factored.scopes import Scopes
 from dpcore.models.factored.tree import JunctionTree
-from dpcore.models.model import RowCodes, Weights
+from dpcore.models.model import Rows, Weights
 
 Codes = NDArray[np.int64]
 
@@ -32,45 +32,27 @@ LEVELS = 8  # columns by which rows are ordered: then hardly any two rows still 
 CHUNK_ROWS = 1 << 18  # rows drawn at a time: bounds the memory, and shifts a cell's count by a few rows per chunk
 
 
-def draw_rows(
-    tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, count: int, *, rng: np.random.Generator
-) -> tuple[RowCodes, ...]:
-    """Return the codes of `count` rows, one array per column, in random order."""
-    of, start = scopes.resolutions, 0
-    chunks = draw_chunks(tree, beliefs, scopes, count, rng=rng)
-    drawn = [np.empty(count, dtype=kind) for kind in _code_types(of)]
-    for chunk in chunks:
-        end = start + len(chunk[0])
-        for whole, codes in zip(drawn, chunk, strict=True):
-            whole[start:end] = codes
-        start = end
-    return tuple(drawn)
-
-
 def draw_chunks(
     tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, count: int, *, rng: np.random.Generator
-) -> Iterator[tuple[RowCodes, ...]]:
-    """Return an iterator over the same rows in chunks, each as close to the model as whole rows can be."""
+) -> Iterator[Rows]:
+    """Return an iterator over the codes of `count` rows in chunks, each in random order."""
     if count < 0:
         raise UsageError("The number of rows must not be negative: use 0 or more.")
-    kinds = _code_types(scopes.resolutions)
+    of = scopes.resolutions
+    kinds = [np.min_scalar_type(of.cells((column,)) - 1) for column in range(of.columns)]
     sizes = (min(CHUNK_ROWS, count - start) for start in range(0, count, CHUNK_ROWS))
     drawn = (_draw_chunk(tree, beliefs, scopes, size, rng=rng) for size in sizes)
     return (tuple(codes.astype(kind) for codes, kind in zip(chunk, kinds, strict=True)) for chunk in drawn)
-
-
-def _code_types(of: Resolutions) -> list[np.dtype[Any]]:
-    return [np.min_scalar_type(of.cells((column,)) - 1) for column in range(of.columns)]
 
 
 def _draw_chunk(
     tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, count: int, *, rng: np.random.Generator
 ) -> tuple[Codes, ...]:
     of = scopes.resolutions
-    known: dict[int, Codes] = {}
+    drawn: dict[int, Codes] = {}
     for clique in tree.order:
         axes = tree.axes[clique]
-        new = tuple(axis for axis in axes if axis not in known)
+        new = tuple(axis for axis in axes if axis not in drawn)
         if not new:
             continue
         shared = () if clique == tree.root else scopes.axes(tree.separator(clique, tree.parents[clique]))
@@ -78,22 +60,20 @@ def _draw_chunk(
         coarser = tuple(axis for axis in shared if axis not in axes)
         cells = _cells_by_group(of, new, coarser)
         table = beliefs[clique].transpose([axes.index(axis) for axis in same + new]).reshape(of.cells(same), -1)
-        lines = _flat([known[axis] for axis in same], of.shape_of(same), count)
-        groups = _flat([known[axis] for axis in coarser], of.shape_of(coarser), count)
-        others = {
-            of.column(axis): axis for axis in sorted(known, reverse=True)
-        }  # the finest known version of each column
-        similar = [known[axis] for axis in others.values() if axis not in shared]
+        lines = _flat([drawn[axis] for axis in same], of.shape_of(same), count)
+        groups = _flat([drawn[axis] for axis in coarser], of.shape_of(coarser), count)
+        finest = {of.column(axis): axis for axis in sorted(drawn, reverse=True)}
+        similar = [drawn[axis] for axis in finest.values() if axis not in shared]
         order = _similar_together(lines * of.cells(coarser) + groups, similar, rng=rng)
         shares = np.empty(count)
         shares[order] = (np.arange(count) * GOLDEN + rng.random()) % 1.0
-        drawn = cells.order[_draw(table[:, cells.order], lines, groups, cells.starts, shares)]
-        for axis, codes in zip(new, np.unravel_index(drawn, of.shape_of(new)), strict=True):
+        flat = cells.order[_draw(table[:, cells.order], lines, groups, cells.starts, shares)]
+        for axis, codes in zip(new, np.unravel_index(flat, of.shape_of(new)), strict=True):
             for version in of.versions(of.column(axis)):
                 if version >= axis:
-                    known[version] = of.groups(axis, version)[codes]
+                    drawn[version] = of.groups(axis, version)[codes]
     shuffled = rng.permutation(count)
-    return tuple(known[column][shuffled] for column in range(of.columns))
+    return tuple(drawn[column][shuffled] for column in range(of.columns))
 
 
 class _CellsByGroup(NamedTuple):
@@ -109,7 +89,7 @@ def _cells_by_group(of: Resolutions, new: Axes, coarser: Axes) -> _CellsByGroup:
     digits = np.unravel_index(np.arange(math.prod(shape)), shape) if new else ()
     codes = []
     for axis in coarser:
-        finer = next(place for place, one in enumerate(new) if of.column(one) == of.column(axis))
+        finer = next(place for place, fine in enumerate(new) if of.column(fine) == of.column(axis))
         codes.append(of.groups(new[finer], axis)[digits[finer]])
     groups = _flat(codes, of.shape_of(coarser), math.prod(shape))
     order = np.argsort(groups, kind="stable")
@@ -157,8 +137,8 @@ def _draw(table: Weights, lines: Codes, groups: Codes, starts: Codes, shares: We
     places = np.clip(places, begin, end - 1)
     for row in np.flatnonzero(mass <= 0).tolist():
         places[row] = begin[row] + _faint(table.ravel()[begin[row] : end[row]], float(shares[row]))
-    drawn: Codes = places - lines * width
-    return drawn
+    columns: Codes = places - lines * width
+    return columns
 
 
 def _faint(weights: Weights, share: float) -> int:

@@ -1,6 +1,5 @@
 """Sets of axes as bit masks, which makes unions, intersections and inclusions cheap enough to try thousands of them."""
 
-from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import TypeAlias
 
@@ -11,8 +10,6 @@ from dpcore.marginals.workload import Axes
 Scope: TypeAlias = int
 """A set of axes, with bit i for axis i. An axis determines the coarser versions of its column, so the set contains those as well."""
 
-_TOGETHER = 3  # columns whose number of cells is remembered as one
-
 
 @lru_cache(maxsize=1 << 16)  # every forecast looks at the scopes of the tree
 def axes_in(scope: Scope) -> Axes:
@@ -21,21 +18,12 @@ def axes_in(scope: Scope) -> Axes:
     >>> axes_in(0b1101)
     (0, 2, 3)
     """
-    found = []
+    axes = []
     while scope:
         lowest = scope & -scope
-        found.append(lowest.bit_length() - 1)
+        axes.append(lowest.bit_length() - 1)
         scope ^= lowest
-    return tuple(found)
-
-
-def axes_to_scope(axes: Iterable[int]) -> Scope:
-    """Return the set of exactly these axes.
-
-    >>> bin(axes_to_scope((0, 2, 3)))
-    '0b1101'
-    """
-    return sum(1 << axis for axis in axes)
+    return tuple(axes)
 
 
 def inside(part: Scope, whole: Scope) -> bool:
@@ -54,9 +42,7 @@ class Scopes:
             self.single.append(sum(1 << version for version in versions[versions.index(axis) :]))
         self.of = cache(self._of)
         self.axes = cache(self._axes)
-        columns = [axes_to_scope(resolutions.versions(column)) for column in range(resolutions.columns)]
-        together = range(0, len(columns), _TOGETHER)
-        self._parts = [(sum(columns[start : start + _TOGETHER]), _Products(self._product)) for start in together]
+        self.cells = lru_cache(maxsize=1 << 18)(self._cells)  # forecasts meet most scopes many times
 
     def _of(self, axes: Axes) -> Scope:
         """Return the scope of some axes.
@@ -86,26 +72,8 @@ class Scopes:
 
     def finest(self, axes: set[int]) -> Axes:
         """Return the finest of the given axes for each column."""
-        return self.axes(axes_to_scope(axes))
+        return self.axes(sum(1 << axis for axis in axes))
 
-    def cells(self, scope: Scope) -> int:
-        """Return the number of cells of an array over a scope. Most scopes are new, but their parts of a few columns are not."""
-        cells = 1
-        for columns, products in self._parts:
-            if part := scope & columns:
-                cells *= products[part]
-        return cells
-
-    def _product(self, scope: Scope) -> int:
+    def _cells(self, scope: Scope) -> int:
+        """Return the number of cells of an array over a scope."""
         return self.resolutions.cells(self._axes(scope))
-
-
-class _Products(dict[Scope, int]):
-    """The number of cells of each scope, computed on first use."""
-
-    def __init__(self, cells: Callable[[Scope], int]) -> None:
-        self._cells = cells
-
-    def __missing__(self, scope: Scope) -> int:
-        self[scope] = cells = self._cells(scope)
-        return cells

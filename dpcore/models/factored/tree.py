@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 
 from dpcore.models.factored.scopes import Scope, Scopes, axes_in
 
@@ -32,21 +33,21 @@ class JunctionTree:
             clique = max(closest, key=shared.__getitem__)
             self.parents[clique] = closest.pop(clique)
             self.order.append(clique)
-            for other in closest:
-                in_common = self._shared(other, clique)
-                if in_common > shared[other]:
-                    closest[other], shared[other] = clique, in_common
+            for waiting in closest:
+                in_common = self._shared(waiting, clique)
+                if in_common > shared[waiting]:
+                    closest[waiting], shared[waiting] = clique, in_common
         self.neighbours: dict[int, list[int]] = {clique: [] for clique in range(len(self.cliques))}
         for child, parent in self.parents.items():
             self.neighbours[child].append(parent)
             self.neighbours[parent].append(child)
 
-    def _shared(self, one: int, other: int) -> int:
-        return self.separator(one, other).bit_count()
+    def _shared(self, clique: int, neighbour: int) -> int:
+        return self.separator(clique, neighbour).bit_count()
 
-    def separator(self, one: int, other: int) -> Scope:
+    def separator(self, clique: int, neighbour: int) -> Scope:
         """Return the axes that two cliques have in common."""
-        return self.cliques[one] & self.cliques[other]
+        return self.cliques[clique] & self.cliques[neighbour]
 
     def home(self, scope: Scope) -> int | None:
         """Return the smallest clique that contains a scope, if any."""
@@ -71,11 +72,30 @@ class JunctionTree:
 
         It consists of the edges with axes of the scope on either side that the other side lacks.
         """
-        found = set()
-        for child, parent, below, above in self._sides:
-            if scope & below and scope & above:
-                found |= {child, parent}
-        return found
+        sides = (edge for *edge, below, above in self._sides if scope & below and scope & above)
+        return set(chain.from_iterable(sides))
+
+    def middle(self, scope: Scope, cells: Callable[[Scope, Scope], int]) -> int:
+        """Return the clique at which all arrays that others pass towards it, to learn of a scope, together have the fewest cells.
+
+        Args:
+            scope: The scope, which lies in no single clique.
+            cells: Returns the number of cells of such an array, by the separator that it passes and all axes beyond it.
+        """
+        part = self.covering(scope)
+        costs: dict[int, int] = {}
+        for clique in self.order:
+            if clique in part:
+                parent = self.parents.get(clique, clique)
+                costs[clique] = 0
+                if parent in costs and parent != clique:
+                    shared, above, below = (
+                        self.separator(clique, parent),
+                        self.beyond[parent, clique],
+                        self.beyond[clique, parent],
+                    )
+                    costs[clique] = costs[parent] + cells(shared, above) - cells(shared, below)
+        return min(costs, key=costs.__getitem__)
 
     @cached_property
     def _sides(self) -> list[tuple[int, int, Scope, Scope]]:
@@ -93,12 +113,12 @@ class JunctionTree:
         for child in reversed(self.order[1:]):
             below[self.parents[child]] |= below[child]
         everything = below[self.root]
-        found: dict[tuple[int, int], Scope] = {}
+        beyond: dict[tuple[int, int], Scope] = {}
         for child, parent in self.parents.items():
-            found[child, parent] = below[child]
+            beyond[child, parent] = below[child]
             # In a junction tree only the shared axes lie on both sides.
-            found[parent, child] = everything & ~below[child] | self.separator(child, parent)
-        return found
+            beyond[parent, child] = everything & ~below[child] | self.separator(child, parent)
+        return beyond
 
 
 def cliques_of(sets: Iterable[Scope], cells: Callable[[Scope], int]) -> list[Scope]:
@@ -137,17 +157,17 @@ def _shared(sets: Sequence[Scope]) -> Scope:
 
 def _largest(sets: Sequence[Scope], more: Sequence[Scope]) -> list[Scope]:
     """Add some sets to others, none of which lies within another. Leave out those that would."""
-    found = [scope for scope in sets if not _covered(scope, more)]
+    largest = [scope for scope in sets if not _covered(scope, more)]
     for scope in sorted(more, key=int.bit_count, reverse=True):
-        if scope and not _covered(scope, found):
-            found.append(scope)
-    return found
+        if scope and not _covered(scope, largest):
+            largest.append(scope)
+    return largest
 
 
 def _covered(scope: Scope, sets: Sequence[Scope]) -> bool:
     """Return whether a scope lies within one of some sets."""
-    for other in sets:  # noqa: SIM110  a generator takes twice as long, and this is called for every candidate
-        if not scope & ~other:
+    for whole in sets:  # noqa: SIM110  a generator takes twice as long, and this is called for every candidate
+        if not scope & ~whole:
             return True
     return False
 
@@ -160,10 +180,10 @@ def _choices(sets: Sequence[Scope]) -> list[tuple[Scope, Scope]]:
     >>> [(bin(alike), bin(clique)) for alike, clique in _choices([0b0111, 0b1110])]
     [('0b1', '0b111'), ('0b110', '0b1111'), ('0b1000', '0b1110')]
     """
-    found: list[tuple[Scope, Scope]] = []
+    choices: list[tuple[Scope, Scope]] = []
     for scope in sets:
         new, split = scope, []
-        for alike, clique in found:
+        for alike, clique in choices:
             common = alike & scope
             if common != alike:
                 split.append((alike ^ common, clique))
@@ -172,5 +192,5 @@ def _choices(sets: Sequence[Scope]) -> list[tuple[Scope, Scope]]:
                 new ^= common
         if new:
             split.append((new, scope))
-        found = split
-    return found
+        choices = split
+    return choices

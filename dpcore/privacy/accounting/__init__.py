@@ -16,8 +16,6 @@ from dpcore.privacy.accounting.amounts import (
 )
 from dpcore.privacy.accounting.conversions import epsilon_to_zcdp, zcdp_to_delta, zcdp_to_epsilon
 from dpcore.privacy.accounting.gaussian import (
-    analytic_gaussian_sigma,
-    classic_gaussian_sigma,
     epsilon_to_gdp,
     gdp_to_delta,
     gdp_to_epsilon,
@@ -41,10 +39,8 @@ __all__ = [
     "Currency",
     "Promise",
     "amount_of_group",
-    "analytic_gaussian_sigma",
     "budget_of",
     "cap_amount",
-    "classic_gaussian_sigma",
     "discrete_laplace_zcdp",
     "epsilon_of",
     "epsilon_to_gdp",

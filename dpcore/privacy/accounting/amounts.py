@@ -9,6 +9,7 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting.conversions import epsilon_to_zcdp, zcdp_to_epsilon
 from dpcore.privacy.accounting.gaussian import epsilon_to_gdp, gdp_to_epsilon
 from dpcore.privacy.accounting.rounding import as_real, float_up, positive, real, rounded_up
+from dpcore.scalars import is_whole
 
 AMOUNT_OF_ONE = 10**12
 """The amount of an epsilon, rho or mu^2 of 1. Amounts are whole multiples of 1e-12."""
@@ -68,7 +69,7 @@ def cap_amount(budget: Fraction | float) -> int:
 
 def checked_amount(amount: int, *, what: str) -> int:
     """Return an amount. Raise unless it is a whole number in range."""
-    if isinstance(amount, bool) or not isinstance(amount, int):
+    if not is_whole(amount):
         raise UsageError(f"{what} must be a whole number; make it with spend_amount or cap_amount")
     if not 1 <= amount <= LARGEST * AMOUNT_OF_ONE:
         raise UsageError(f"{what} must be from 1 to {LARGEST * AMOUNT_OF_ONE:,}")
@@ -134,6 +135,6 @@ def amount_of_group(amount: int, *, currency: Currency, size: int) -> int:
 
 def checked_size(size: int) -> int:
     """Return a group's size. Raise unless it is a whole number of at least 1."""
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+    if not is_whole(size) or size < 1:
         raise UsageError("a group's size must be a whole number of at least 1")
     return size

@@ -18,12 +18,6 @@ from typing import Any
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting.rounding import as_real, below_one, positive, real, rounded_down, rounded_up
 
-_LEAST, _MOST = -80.0, 100.0
-"""The search range of ln(a - 1). 400 bits resolve these orders, and they cover any rho from 1e-80 to 1e60."""
-
-_STEPS = 90
-"""Golden-section steps, which narrow that range down to the spacing of floats."""
-
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
@@ -101,11 +95,11 @@ def _order(x: float) -> Any:
 
 
 def _valley(objective: Callable[[float], float]) -> float:
-    """Return the minimiser of a unimodal function, by golden-section search."""
-    low, high = _LEAST, _MOST
+    """Return the x = ln(a - 1) that minimises a unimodal function, by golden-section search."""
+    low, high = -80.0, 100.0  # 400 bits resolve these orders, and they cover any rho from 1e-80 to 1e60
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = objective(left), objective(right)
-    for _ in range(_STEPS):
+    for _ in range(90):  # steps, which narrow that range down to the spacing of floats
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - _GOLDEN * (high - low)

@@ -32,11 +32,6 @@ from dpcore.privacy.accounting.rounding import as_real, below_one, positive, rea
 _SMALLEST, _LARGEST = Fraction(1, 10**30), 1e30
 """The range of mu^2, and the largest epsilon, for which 400 bits leave enough digits after every subtraction."""
 
-_LEAST_MU = real.mpf(10) ** -15
-
-_FAR = 39
-"""Beyond this many standard deviations, the upper tail is below the smallest float."""
-
 
 def gdp_to_epsilon(mu_squared: Fraction | float, *, delta: Fraction | float) -> float:
     """Return the least epsilon for which mu-GDP implies (epsilon, delta)-DP, rounded up.
@@ -61,7 +56,7 @@ def gdp_to_delta(mu_squared: Fraction | float, *, epsilon: Fraction | float) -> 
     """Return the least delta for which mu-GDP implies (epsilon, delta)-DP, rounded up; at most 1."""
     mu = _mu(mu_squared)
     promised = real.mpf(0) if epsilon == 0 else as_real(positive(epsilon, what="epsilon"))
-    if promised / mu - mu / 2 > _FAR:
+    if promised / mu - mu / 2 > 39:  # standard deviations, beyond which the upper tail is below the smallest float
         return math.ulp(0.0)
     return min(rounded_up(_delta(mu, promised)), 1.0)
 
@@ -75,8 +70,9 @@ def epsilon_to_gdp(epsilon: Fraction | float, *, delta: Fraction | float) -> flo
     allowed = as_real(below_one(delta))
     bound = _tail_bound(allowed)
     start = 2 * promised / (bound + real.sqrt(bound * bound + 2 * promised))  # where a is that bound
-    if start < _LEAST_MU:
-        start = _LEAST_MU
+    least = _mu(_SMALLEST)
+    if start < least:
+        start = least
         if _delta(start, promised) > allowed:
             raise UsageError("this epsilon and delta are too small for any GDP budget; choose larger ones")
 
@@ -90,47 +86,6 @@ def epsilon_to_gdp(epsilon: Fraction | float, *, delta: Fraction | float) -> flo
 def gdp_to_pure(mu_squared: Fraction | float) -> float:
     """Return the largest epsilon for which every epsilon-DP mechanism is mu-GDP, rounded down: the inverse of `pure_gdp`."""
     return rounded_down(log_odds(_mu(mu_squared) / 2))
-
-
-def analytic_gaussian_sigma(
-    epsilon: Fraction | float, *, delta: Fraction | float, l2_squared: Fraction | float
-) -> float:
-    """Return the least sigma of continuous Gaussian noise that satisfies (epsilon, delta), rounded up by at most 1e-12 of it.
-
-    Assumptions:
-        Continuous noise, or post-processing of counts with such noise. Not for the discrete Gaussian, whose profile is above.
-
-    Reference:
-        Balle and Wang 2018, Thm. 8 of arXiv:1805.06530v2.
-
-    >>> 3.7306316348159 < analytic_gaussian_sigma(1.0, delta=1e-5, l2_squared=1) < 3.73063163483
-    True
-    """
-    squared = positive(l2_squared, what="an L2 sensitivity", smallest=Fraction(1, 10**30), largest=1e30)
-    return rounded_up(real.sqrt(as_real(squared) / as_real(epsilon_to_gdp(epsilon, delta=delta))))
-
-
-def classic_gaussian_sigma(
-    epsilon: Fraction | float, *, delta: Fraction | float, l2_squared: Fraction | float
-) -> float:
-    """Return the sigma of the classic bound, l2 sqrt(2 ln(1.25 / delta)) / epsilon, rounded up.
-
-    Assumptions:
-        An epsilon below 1; larger ones are rejected, because the bound is not proved for them and is wrong for large ones.
-        Continuous noise.
-
-    Reference:
-        Dwork and Roth 2014, Thm. A.1.
-    """
-    exact = positive(epsilon, what="epsilon", smallest=Fraction(1e-12))
-    if exact >= 1:
-        raise UsageError(
-            "the classic Gaussian bound holds for an epsilon below 1 only; use analytic_gaussian, which holds for any"
-        )
-    squared = positive(l2_squared, what="an L2 sensitivity", smallest=Fraction(1, 10**30), largest=1e30)
-    return rounded_up(
-        real.sqrt(2 * as_real(squared) * real.ln(as_real(Fraction(5, 4) / below_one(delta)))) / as_real(exact)
-    )
 
 
 def _mu(mu_squared: Fraction | float) -> Any:

@@ -8,12 +8,6 @@ from dpcore.privacy.accounting.rounding import real
 _ROOT_TWO = real.sqrt(2)
 _ROOT_TWO_PI = real.sqrt(2 * real.pi)
 
-_FINE = real.mpf(2) ** -64
-"""A step that changes the result by less than this is the last one: the next would be of the order of its square."""
-
-_STEPS = 200
-"""Far more steps than are ever taken: a handful near a root, and one for each halving of the distance before."""
-
 
 def upper_tail(x: Any) -> Any:
     """Return the probability that a standard normal number lies above x."""
@@ -45,28 +39,15 @@ def log_odds_quantile(odds: Any) -> Any:
     return newton(min(odds * _ROOT_TWO_PI / 4, real.sqrt(2 * odds)), better=better)
 
 
-def upper_quantile(probability: Any) -> Any:
-    """Return the x with the given upper tail, a probability above 0 and below 1, or a little more.
-
-    The logarithm of the upper tail is concave and falls. A tangent lies above it, so each Newton step ends at or beyond the
-    root.
-    """
-
-    def better(x: Any) -> Any:
-        tail = upper_tail(x)
-        return x + real.ln(tail / probability) * tail / density(x)
-
-    return newton(real.sqrt(-2 * real.ln(probability)), better=better)
-
-
 def newton(start: Any, *, better: Callable[[Any], Any]) -> Any:
     """Return the root on which Newton's steps converge.
 
     The root of a convex or concave function is approached from one side only. Each caller states which side, and why: on that
     side a small error is safe, so the number of steps does not matter.
     """
-    for _ in range(_STEPS):
+    # far more steps than are ever taken: a handful near a root, and one for each halving of the distance before
+    for _ in range(200):
         last, start = start, better(start)
-        if abs(start - last) <= abs(start) * _FINE:
-            break
+        if abs(start - last) <= abs(start) * real.mpf(2) ** -64:
+            break  # the next change would be of the order of this one's square
     return start

@@ -12,9 +12,6 @@ real = mpmath.MPContext()
 """Real numbers of 400 bits, in a private mpmath context: no other user of mpmath can change its precision."""
 real.prec = 400
 
-_GUARD = real.mpf(2) ** -120
-"""Far more than the relative error of any formula here, cancellation included, and far less than a float's ulp."""
-
 
 def positive(
     value: Fraction | float, *, what: str, smallest: Fraction = Fraction(0), largest: float = math.inf
@@ -49,7 +46,8 @@ def as_real(value: Fraction | float) -> Any:
 
 def rounded_up(value: Any) -> float:
     """Round a computed real number up to a float: the least float that is certainly not below it, or the next one."""
-    least = value + abs(value) * _GUARD
+    # far more than the relative error of any formula here, cancellation included, and far less than a float's ulp
+    least = value + abs(value) * real.mpf(2) ** -120
     nearest = float(least)
     return nearest if real.mpf(nearest) >= least else math.nextafter(nearest, math.inf)
 

@@ -22,6 +22,7 @@ most n draws P' and Q' are within n d of P and Q, by induction over the draws. S
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting.rounding import as_real, positive, real, rounded_up
+from dpcore.scalars import is_whole
 
 DRAW_DISTANCE_BITS = 109
 """The total variation distance of one draw from its ideal distribution is below 2^-109."""
@@ -33,7 +34,7 @@ def sampler_delta(draws: int, *, epsilon: float) -> float:
     >>> sampler_delta(1_000_000, epsilon=1.0) < 6e-27
     True
     """
-    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 0:
+    if not is_whole(draws) or draws < 0:
         raise UsageError("the number of draws must be a whole number of at least 0")
     if not draws:
         return 0.0

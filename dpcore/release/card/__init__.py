@@ -1,6 +1,5 @@
 """The card of a release: one self-contained HTML page. Pictures of the data come first, then the promise, then how the release was made."""
 
-from dpcore.release.card.page import card
-from dpcore.release.card.style import STYLE
+from dpcore.release.card.page import STYLE, card
 
 __all__ = ["STYLE", "card"]

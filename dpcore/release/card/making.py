@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dpcore.release.card.elements import Markup, code, folded, heading, image, paragraph, table
-from dpcore.release.columns import sentence, words_about
+from dpcore.release.descriptors import sentence, words_about
 from dpcore.release.draft import Draft
 from dpcore.release.persons import PersonRows
 from dpcore.release.statement import Statement
 from dpcore.reporting.formatting import at_most, column_type
+from dpcore.reporting.html import Markup, code, folded, heading, image, paragraph, table
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.plots import percent, rounds_plot, rounds_words
 from dpcore.universe import Attribute
@@ -27,26 +27,26 @@ def values(draft: Draft) -> Iterator[Markup]:
         for field in universe.schema
     ]
     yield heading("The possible values")
-    found = {each.column: each for each in draft.findings}
-    if found:
+    discovered = {finding.column: finding for finding in draft.findings}
+    if discovered:
         yield paragraph(
-            f"The possible values of the columns were declared in advance, not taken from the data, except for {', '.join(found)}. "
+            f"The possible values of the columns were declared in advance, not taken from the data, except for {', '.join(discovered)}. "
             "These were discovered in the data with noisy counts, whose price is part of the promise above."
         )
     else:
         yield paragraph("The possible values of the columns were declared in advance, not taken from the data.")
     yield table("The columns and their possible values", heads, [row[: len(heads)] for row in rows])
-    if found:
+    if discovered:
         figures = ("cells", "counts", "noise", "share of the budget")
         prices = [
             (
-                each.column,
-                f"{len(each.cells):,}",
-                f"{sum(level.candidates for level in each.levels):,}",
-                f"{max(level.noise for level in each.levels):,.1f}",
-                percent(each.spent),
+                finding.column,
+                f"{len(finding.cells):,}",
+                f"{sum(level.candidates for level in finding.levels):,}",
+                f"{max(level.noise for level in finding.levels):,.1f}",
+                percent(finding.spent),
             )
-            for each in found.values()
+            for finding in discovered.values()
         ]
         caption = (
             "Discovered columns: the number of cells found, the number of noisy counts used, the largest standard deviation of their "
@@ -57,43 +57,45 @@ def values(draft: Draft) -> Iterator[Markup]:
 
 def functions(draft: Draft) -> Iterator[Markup]:
     """Yield which columns determine others, and the functions that were learned."""
-    for each in draft.functions:
-        named = each.words.replace("->", "→")
-        yield heading(f"What determines {each.determined}")
+    for function in draft.functions:
+        named = function.words.replace("->", "→")
+        yield heading(f"What determines {function.determined}")
         yield paragraph(
             f"Every row of this release obeys one function, {named}. It was learned from noisy counts, whose noise has a standard deviation of "
-            f"{each.noise:,.1f}, for {percent(each.spent)} of the budget. For {each.clear:,} of {len(each.rows):,} values, the largest count stood "
-            f"out clearly{'; the others may be guesses' if each.clear < len(each.rows) else ''}."
+            f"{function.noise:,.1f}, for {percent(function.spent)} of the budget. For {function.clear:,} of {len(function.rows):,} values, the largest count stood "
+            f"out clearly{'; the others may be guesses' if function.clear < len(function.rows) else ''}."
         )
-        listed = table(f"The learned function {named}", (*each.given, each.determined), each.rows[:_MOST_CELLS])
-        yield folded(f"The values of {each.determined}", [listed])
+        listed = table(
+            f"The learned function {named}", (*function.given, function.determined), function.rows[:_MOST_CELLS]
+        )
+        yield folded(f"The values of {function.determined}", [listed])
 
 
-def persons(made: PersonRows) -> Iterator[Markup]:
+def persons(person_rows: PersonRows) -> Iterator[Markup]:
     """Yield how rows belong to synthetic persons, and how many rows they have."""
-    told = made.to_json()
-    column, constant = told["column"], told["constant"]
+    stated = person_rows.to_json()
+    column, constant = stated["column"], stated["constant"]
     yield heading("The persons")
     agree = f" They agree in {', '.join(constant)}." if constant else ""
     yield paragraph(
-        f"Rows with the same {column} belong to one synthetic person: {told['persons']:,} in all.{agree} The ids are numbers from 1 up, and "
+        f"Rows with the same {column} belong to one synthetic person: {stated['persons']:,} in all.{agree} The ids are numbers from 1 up, and "
         "mean nothing outside this release. Nothing else about the rows of one person was learned together: given the columns in which they "
         "agree, they are independent."
     )
-    if told["measured"] is None:
+    if stated["measured"] is None:
         yield paragraph("Each person has one row: at most one row of a person counts, so nothing had to be measured.")
         return
     figures = ("learned", "in this release")
-    rows = [(name, *map(percent, shares)) for name, *shares in made.by_class()]
-    measured = made.persons.sizes.by_size
+    rows = [(name, *map(percent, shares)) for name, *shares in person_rows.by_class()]
+    measured = person_rows.persons.sizes.by_size
     caption = (
         f"Persons by their number of rows, in percent of all persons: as learned from noisy numbers of persons, whose noise has a standard "
-        f"deviation of {measured.noise:,.1f}, for {percent(told['spent'])} of the budget; and in this release"
+        f"deviation of {measured.noise:,.1f}, for {percent(stated['spent'])} of the budget; and in this release"
     )
     yield table(caption, ("rows", *figures), rows, right=figures)
 
 
-def rounds(made: Sequence[Round]) -> Iterator[Markup]:
+def rounds(done: Sequence[Round]) -> Iterator[Markup]:
     """Yield what each round measured, and how much that improved the model."""
     yield heading("How the model was made")
     yield paragraph(
@@ -105,25 +107,25 @@ def rounds(made: Sequence[Round]) -> Iterator[Markup]:
         "noise alone may add up to more than 100 %. This says nothing about the error of the model, which has many measurements to go by: the "
         "expected errors above do."
     )
-    yield Markup(f"<p>{image(rounds_plot(made), rounds_words(made))}</p>")
-    if made:
+    yield Markup(f"<p>{image(rounds_plot(done), rounds_words(done))}</p>")
+    if done:
         figures = ("cells", "noise", "before", "after", "noise alone", "spent")
         rows = [
             (
-                f"{each.number}",
-                " × ".join(each.columns),  # noqa: RUF001  a sign of multiplication
-                f"{each.cells:,}",
-                f"{each.noise:,.1f}",
-                *map(percent, (each.before, each.after, each.noise_floor, each.spent)),
+                f"{measured.number}",
+                " × ".join(measured.columns),  # noqa: RUF001  a sign of multiplication
+                f"{measured.cells:,}",
+                f"{measured.noise:,.1f}",
+                *map(percent, (measured.before, measured.after, measured.noise_floor, measured.spent)),
             )
-            for each in made
+            for measured in done
         ]
         caption = (
             "The rounds: the standard deviation of the noise in a count; the distance between model and measurement before and after the "
             "correction, and from noise alone, in percent of the rows; and the share of the run's budget spent so far"
         )
         listed = table(caption, ("round", "measured", *figures), rows, right=figures)
-        yield folded(f"All {len(made):,} rounds", [listed]) if len(made) > FEW_ROUNDS else listed
+        yield folded(f"All {len(done):,} rounds", [listed]) if len(done) > FEW_ROUNDS else listed
 
 
 def files(listed: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
@@ -170,8 +172,8 @@ def parts(added: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
         "fitted to the sums of their measurements. The ledger has recorded each of them, and each can be checked by its own card."
     )
     rows = [
-        (each["release"], ", ".join(each["blocks"]), at_most(each["epsilon"]), each["manifest_sha256"])
-        for each in added
+        (release["release"], ", ".join(release["blocks"]), at_most(release["epsilon"]), release["manifest_sha256"])
+        for release in added
     ]
     yield table("The releases", ("release", "blocks", "epsilon", "sha256 of its manifest"), rows)
 

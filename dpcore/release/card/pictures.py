@@ -3,7 +3,8 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
-from dpcore.release.card.elements import (
+from dpcore.release.statement import Statement
+from dpcore.reporting.html import (
     Markup,
     bullets,
     code,
@@ -18,7 +19,6 @@ from dpcore.release.card.elements import (
     strong,
     table,
 )
-from dpcore.release.statement import Statement
 from dpcore.reporting.plots import percent
 from dpcore.reporting.portrait import GUESS, INFERRED, ColumnPicture, CountTable, PairPicture, Portrait
 from dpcore.reporting.portrait_plots import (
@@ -46,12 +46,12 @@ def summary(portrait: Portrait) -> Iterator[Markup]:
     )
     if portrait.trusted:
         yield paragraph(joined(rated(Rating.GOOD), ". You can trust figures such as these:"))
-        yield bullets(_figure(each) for each in portrait.trusted)
+        yield bullets(_figure(trusted) for trusted in portrait.trusted)
     if portrait.doubtful:
         yield paragraph(
             joined(rated(Rating.POOR), " or ", rated(Rating.FAIR), ". Do not rely on figures such as these:")
         )
-        yield bullets(joined(_figure(each), ". ", _reason(each)) for each in portrait.doubtful)
+        yield bullets(joined(_figure(doubtful), ". ", _reason(doubtful)) for doubtful in portrait.doubtful)
     else:
         yield paragraph(_all_good(portrait))
     yield paragraph(_numbers(portrait))
@@ -59,52 +59,47 @@ def summary(portrait: Portrait) -> Iterator[Markup]:
 
 def _all_good(portrait: Portrait) -> str:
     if not portrait.left_out:
-        return "All tables of counts that this release was made for are good."
+        return "All columns, pairs of columns and measured tables are good."
     return (
-        "All tables of counts that this release was made for are good, as far as their errors are known. Larger tables without known errors: "
+        "All columns, pairs of columns and measured tables are good, as far as their errors are known. Larger tables without known errors: "
         f"{len(portrait.left_out):,}."
     )
 
 
-def _figure(found: CountTable) -> Markup:
-    example = found.example
+def _figure(counted: CountTable) -> Markup:
+    example = counted.example
     if example is None:
-        return joined(strong(found.name))
-    told = f": for example, {example.value:,.0f} rows have {example.label}; interval {example.low:,.0f} to {example.high:,.0f}"
-    return joined(strong(found.name), told)
+        return joined(strong(counted.name))
+    words = f": for example, {example.value:,.0f} rows have {example.label}; interval {example.low:,.0f} to {example.high:,.0f}"
+    return joined(strong(counted.name), words)
 
 
-def _reason(found: CountTable) -> str:
+def _reason(counted: CountTable) -> str:
     """Say why a table is not good."""
-    if found.basis == GUESS:
+    if counted.basis == GUESS:
         return "No measurement connects these columns, so they are taken to be independent, which may be wrong."
-    if found.error is None:
+    if counted.error is None:
         return "It has too many counts to tell."
-    if found.basis == INFERRED:
+    if counted.basis == INFERRED:
         return "Columns of it were never measured together, so a relation between them may be missing."
-    if found.is_blurred:
+    if counted.is_blurred:
         return "Too few of its values stood out of the noise: where values lie within its cells is hardly known."
-    return f"A typical one of its {found.cells:,} counts is off by {percent(found.error)} of itself. Larger groups are more accurate."
+    return f"A typical one of its {counted.cells:,} counts is off by {percent(counted.error)} of itself. Larger groups are more accurate."
 
 
 def _numbers(portrait: Portrait) -> str:
-    columns = [each.table for each in portrait.columns]
+    columns = [column.table for column in portrait.columns]
     parts = [f"Of {len(columns):,} columns, {_by_rating(columns)}"]
     if portrait.pairs:
-        asked = [{*each.columns} for each in portrait.tables] + [{*each} for each in portrait.left_out]
-        others = sum(
-            not any(asked_for.issuperset(each.table.columns) for asked_for in asked) for each in portrait.pairs
-        )
-        also = f", including {others:,} that the release was not made for" if others else ""
         among = f" among the {len(portrait.paired):,} that depend most on another" if portrait.unpaired else ""
         parts.append(
-            f"of {len(portrait.pairs):,} pairs of columns{among}{also}, {_by_rating([each.table for each in portrait.pairs])}"
+            f"of {len(portrait.pairs):,} pairs of columns{among}, {_by_rating([pair.table for pair in portrait.pairs])}"
         )
     return f"{'; '.join(parts)}."
 
 
 def _by_rating(tables: Sequence[CountTable]) -> str:
-    numbers = [(rating, sum(each.rating is rating for each in tables)) for rating in Rating]
+    numbers = [(rating, sum(counted.rating is rating for counted in tables)) for rating in Rating]
     return ", ".join(f"{number:,} {'is' if number == 1 else 'are'} {rating}" for rating, number in numbers if number)
 
 
@@ -113,14 +108,14 @@ def limit_words(statement: Statement) -> str:
     if statement.unit == "row":
         return ""
     most, unit, chosen = statement.max_rows_per_unit, statement.unit, statement.chosen_limit
-    kept = f"At most {most:,} row{'' if most == 1 else 's'} of each {unit} {'is' if most == 1 else 'are'} kept, chosen at random."
+    limit = f"At most {most:,} row{'' if most == 1 else 's'} of each {unit} {'is' if most == 1 else 'are'} kept, chosen at random."
     if chosen is None:
-        return f"{kept} How many rows this left out was not measured, so no public figure tells. All counts and intervals are about the kept rows."
+        return f"{limit} How many rows this left out was not measured, so no public figure tells. All counts and intervals are about the kept rows."
     if chosen.lost is None:
-        return f"{kept} The noisy histogram of rows per {unit} does not tell how many rows this left out."
+        return f"{limit} The noisy histogram of rows per {unit} does not tell how many rows this left out."
     about = "at least about" if chosen.lost_at_least else "about"
     return (
-        f"{kept} By the noisy histogram of rows per {unit}, this left out {about} {percent(max(chosen.lost, 0.0))} of the rows. All counts "
+        f"{limit} By the noisy histogram of rows per {unit}, this left out {about} {percent(max(chosen.lost, 0.0))} of the rows. All counts "
         "and intervals are about the kept rows."
     )
 
@@ -150,11 +145,11 @@ def _meanings() -> Iterator[str]:
 def _grid(pictures: Sequence[ColumnPicture]) -> Markup:
     drawn = [
         picture(
-            column_plot(each),
-            column_words(each),
-            caption=joined(strong(each.name), " ", rated(each.table.rating), f", {_cells(each)}"),
+            column_plot(column),
+            column_words(column),
+            caption=joined(strong(column.name), " ", rated(column.table.rating), f", {_cells(column)}"),
         )
-        for each in pictures
+        for column in pictures
     ]
     return Markup("\n".join(["<div class=pictures>", *drawn, "</div>"]))
 
@@ -189,9 +184,9 @@ def pairs(portrait: Portrait) -> Iterator[Markup]:
     )
     if portrait.unpaired:
         yield paragraph(paired_words(portrait))
-        told = "dpflow answer gives counts by any columns, with their intervals."
+        hint = "dpflow answer gives counts by any columns, with their intervals."
         yield folded(
-            f"Columns left out: {len(portrait.unpaired):,}", [paragraph(f"{', '.join(portrait.unpaired)}. {told}")]
+            f"Columns left out: {len(portrait.unpaired):,}", [paragraph(f"{', '.join(portrait.unpaired)}. {hint}")]
         )
     yield scrolling(image(pairs_plot(portrait), pairs_words(portrait)), about="Pairs of columns")
     yield _pair_table(portrait)
@@ -202,13 +197,13 @@ def _pair_table(portrait: Portrait) -> Markup:
     shown = sorted(portrait.pairs, key=_dependent)[:MOST_PAIRS]
     rows = [
         (
-            each.table.name,
-            rated(each.table.rating),
-            each.table.basis_words,
-            "not known" if each.dependence is None else percent(each.dependence),
-            error_words(each.table),
+            pair.table.name,
+            rated(pair.table.rating),
+            pair.table.basis_words,
+            "not known" if pair.dependence is None else percent(pair.dependence),
+            error_words(pair.table),
         )
-        for each in shown
+        for pair in shown
     ]
     which = (
         "All pairs" if len(shown) == len(portrait.pairs) else f"The {len(shown):,} pairs with the strongest dependence"
@@ -225,21 +220,21 @@ def _dependent(pair: PairPicture) -> tuple[float, str]:
 
 def tables(portrait: Portrait) -> Iterator[Markup]:
     """Yield the best and the worst tables of counts."""
-    several = [each for each in portrait.tables if len(each.columns) > 1] or list(portrait.tables)
+    several = [counted for counted in portrait.tables if len(counted.columns) > 1] or list(portrait.tables)
     if not several:
         return
     yield heading("The best and the worst tables of counts")
     yield paragraph(
-        "These are tables of the workload, which this release was made for. The expected error is that of a count, in percent of the table's mean "
-        "count, so large counts are more accurate. errors.parquet has every count of all these tables with its interval."
+        "These are the pairs of columns, and larger tables that were measured. The expected error is that of a count, in percent of the table's "
+        "mean count, so large counts are more accurate. errors.parquet has every count of all these tables with its interval."
     )
     if portrait.left_out:
         yield paragraph(_left_out_words(portrait))
-    known = f" of {len(several):,} tables with known errors" if portrait.left_out else ""
-    yield _listed(f"The {min(LISTED, len(several)):,} best{known}", several[:LISTED])
+    among = f" of {len(several):,} tables with known errors" if portrait.left_out else ""
+    yield _listed(f"The {min(LISTED, len(several)):,} best{among}", several[:LISTED])
     if len(several) > LISTED:
         worst = several[LISTED:][-LISTED:][::-1]
-        yield _listed(f"The {len(worst):,} worst{known}", worst)
+        yield _listed(f"The {len(worst):,} worst{among}", worst)
     yield paragraph("For any other number and its interval, run in this folder:")
     question = f"select {_column(portrait)}, count(*) from release group by all"  # noqa: S608  a command for the reader
     yield code(f"dpflow answer . {shlex.quote(question)}")
@@ -247,28 +242,30 @@ def tables(portrait: Portrait) -> Iterator[Markup]:
 
 def _left_out_words(portrait: Portrait) -> str:
     """Say which tables are not among the best and the worst, and why."""
-    named = "; ".join(" × ".join(each) for each in portrait.left_out[:LISTED])  # noqa: RUF001  a sign of multiplication
+    named = "; ".join(" × ".join(columns) for columns in portrait.left_out[:LISTED])  # noqa: RUF001  a sign of multiplication
     number = len(portrait.left_out)
-    are, have = ("is", "it has") if number == 1 else ("are", "they have")
+    what, have = (
+        ("pair or measured table is", "it has") if number == 1 else ("pairs or measured tables are", "they have")
+    )
     return (
-        f"{number:,} of its tables {are} not listed, because {have} too many counts: {named}"
+        f"{number:,} {what} not listed, because {have} too many counts: {named}"
         f"{'; …' if len(portrait.left_out) > LISTED else ''}. Their errors are not known here, and may be larger than those of the worst tables "
         "below. dpflow answer gives each of their counts with its interval."
     )
 
 
-def _listed(caption: str, found: Sequence[CountTable]) -> Markup:
+def _listed(caption: str, listed: Sequence[CountTable]) -> Markup:
     heads = ("table", "rating", "counts", "expected error", "how it is known", "a count, with its interval")
     rows = [
         (
-            each.name,
-            rated(each.rating),
-            f"{each.cells:,}",
-            error_words(each),
-            each.basis_words,
-            "" if each.example is None else each.example.words,
+            counted.name,
+            rated(counted.rating),
+            f"{counted.cells:,}",
+            error_words(counted),
+            counted.basis_words,
+            "" if counted.example is None else counted.example.words,
         )
-        for each in found
+        for counted in listed
     ]
     return table(caption, heads, rows, right=heads[2:4])
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from dpcore.release.ledger_export.statements import AccountStatement, GroupGuarantee
 from dpcore.reporting.formatting import figure, pair
+from dpcore.reporting.markdown import mono, plain, table
 
 _DOUBLE = (
     "Replacing one can remove it from one block and add another to a second block. Each block is therefore charged double, so that "
@@ -31,17 +32,17 @@ def page(accounts: Iterable[AccountStatement], *, sizes: Sequence[int], head: st
 
 def _section(statement: AccountStatement, sizes: Sequence[int]) -> str:
     whom = "row" if statement.unit == "row" else statement.unit
-    heads = [f"1 {_plain(whom)}" if size == 1 else f"group of {size:,}" for size in sizes]
+    heads = [f"1 {plain(whom)}" if size == 1 else f"group of {size:,}" for size in sizes]
     terms = (
-        f"Unit: {_plain(statement.unit)}. Neighbours: {statement.neighbours}. Accounting: {statement.accounting}. "
+        f"Unit: {plain(statement.unit)}. Neighbours: {statement.neighbours}. Accounting: {statement.accounting}. "
         "A promise is an epsilon, with its delta unless that is 0. A group's promise covers that many units changed at once."
     )
     parts = [
-        f"## {_plain(statement.account)}",
-        _plain(statement.about),
-        f"**{_plain(statement.sentence)}**",
+        f"## {plain(statement.account)}",
+        plain(statement.about),
+        f"**{plain(statement.sentence)}**",
         terms,
-        _table(["promise", *heads], _promises(statement)),
+        table(["promise", *heads], _promises(statement), right=heads),
         _RAISED if statement.raised else "",
         _books(statement),
         _by_block(statement),
@@ -63,7 +64,7 @@ def _promises(statement: AccountStatement) -> list[list[str]]:
 
 def _books(statement: AccountStatement) -> str:
     books, block = statement.bookkeeping, statement.most_used_block
-    where = f" in block {_plain(block)}, the most used one" if block else ""
+    where = f" in block {plain(block)}, the most used one" if block else ""
     return (
         f"Spent so far (bookkeeping, not a promise): {books.counts} {figure(books.spent)} of {figure(books.cap)}{where}; "
         f"open runs hold {books.counts} {figure(books.reserved)} more."
@@ -78,25 +79,26 @@ def _by_block(statement: AccountStatement) -> str:
     if statement.unit != "row":
         why.append(
             f"All runs together have spent {counts} {figure(statement.spent_by_all_runs)}, which is the cost to a "
-            f"{_plain(statement.unit)} with rows in all blocks."
+            f"{plain(statement.unit)} with rows in all blocks."
         )
     rows = [
-        [_plain(block.block), figure(block.bookkeeping.spent), figure(block.bookkeeping.reserved)]
+        [plain(block.block), figure(block.bookkeeping.spent), figure(block.bookkeeping.reserved)]
         for block in statement.blocks
     ]
-    table = _table(["block (bookkeeping)", f"{counts} spent", f"{counts} reserved"], rows)
-    return "\n\n".join([f"### By block: {_plain(statement.blocks_by)}", " ".join(why), table])
+    figures = [f"{counts} spent", f"{counts} reserved"]
+    listed = table(["block (bookkeeping)", *figures], rows, right=figures)
+    return "\n\n".join([f"### By block: {plain(statement.blocks_by)}", " ".join(why), listed])
 
 
 def _by_release(statement: AccountStatement, heads: Sequence[str]) -> str:
     rows = [
         [
-            f"`{_plain(each.release)}`" if each.release else f"none ({each.state})",
-            f"`{_plain(each.run)}`" + (f", made from {len(each.made_from):,} runs" if len(each.made_from) > 1 else ""),
-            *_pairs(each.promise),
-            figure(each.bookkeeping.spent),
+            mono(release.release) if release.release else f"none ({release.state})",
+            mono(release.run) + (f", made from {len(release.made_from):,} runs" if len(release.made_from) > 1 else ""),
+            *_pairs(release.promise),
+            figure(release.bookkeeping.spent),
         ]
-        for each in statement.releases
+        for release in statement.releases
     ]
     if not rows:
         return ""
@@ -104,21 +106,11 @@ def _by_release(statement: AccountStatement, heads: Sequence[str]) -> str:
         "The promise of each release by itself follows from the reservations of its runs. It is stated here at the account's delta, and in the "
         "release's manifest at the delta of its spec. A run without a release still counts toward the total."
     )
-    if any(len(each.made_from) > 1 for each in statement.releases):
+    if any(len(release.made_from) > 1 for release in statement.releases):
         about += " A release that is made from several runs counts the reservations of all of them."
     spent = f"{statement.bookkeeping.counts} spent (bookkeeping)"
-    return "\n\n".join(["### By release", about, _table(["release", "run", *heads, spent], rows)])
+    return "\n\n".join(["### By release", about, table(["release", "run", *heads, spent], rows, right=[*heads, spent])])
 
 
 def _pairs(promise: Iterable[GroupGuarantee]) -> list[str]:
     return [pair(guarantee.epsilon, guarantee.delta) for guarantee in promise]
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _plain(text: str) -> str:
-    """Escape a text so that Markdown shows it literally."""
-    return "".join(f"\\{mark}" if mark in "\\`*_|<[#" else mark for mark in text)

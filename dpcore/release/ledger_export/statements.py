@@ -111,27 +111,27 @@ class AccountStatement:
         return asdict(self)
 
 
-def group_sizes(wanted: Iterable[int] | None) -> tuple[int, ...]:
+def group_sizes(asked: Iterable[int] | None) -> tuple[int, ...]:
     """Return the group sizes to state guarantees for, in ascending order. A single unit is always included.
 
     >>> group_sizes([3, 3]), group_sizes(None)
     ((1, 3), (1, 2, 5, 10))
     """
-    sizes = sorted({1, *(GROUPS if wanted is None else wanted)})
+    sizes = sorted({1, *(GROUPS if asked is None else asked)})
     if sizes[0] < 1 or sizes[-1] > LARGEST_GROUP:
         raise UsageError(f"a group has 1 to {LARGEST_GROUP} units; choose another --group")
     return tuple(sizes)
 
 
-def statements(found: Overview, *, sizes: tuple[int, ...]) -> tuple[AccountStatement, ...]:
+def statements(overview: Overview, *, sizes: tuple[int, ...]) -> tuple[AccountStatement, ...]:
     """Return the statement of each account."""
-    return tuple(_account(each, sizes) for each in found.accounts)
+    return tuple(_account(account, sizes) for account in overview.accounts)
 
 
-def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
-    account, by_block = each.account, each.account.blocks_by is not None
-    most_used, balance = each.most_used
-    promises = [each.promise(group=size) for size in sizes]
+def _account(overview: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
+    account, by_block = overview.account, overview.account.blocks_by is not None
+    most_used, balance = overview.most_used
+    promises = [overview.promise(group=size) for size in sizes]
     across = [(size, promise.across) for size, promise in zip(sizes, promises, strict=True) if promise.across]
     return AccountStatement(
         account=account.name,
@@ -150,12 +150,12 @@ def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
         across_blocks=_guarantees(across) or None,
         bookkeeping=_books(account, balance),
         most_used_block=most_used if by_block else None,
-        spent_by_all_runs=each.spent_by_all_runs / AMOUNT_OF_ONE,
+        spent_by_all_runs=overview.spent_by_all_runs / AMOUNT_OF_ONE,
         blocks=tuple(
             BlockStatement(block.name, block.state.value, _books(account, balance))
-            for block, balance in (each.blocks if by_block else ())
+            for block, balance in (overview.blocks if by_block else ())
         ),
-        releases=tuple(_release(account, item, sizes) for item in each.runs if item.run.spent or item.run.release),
+        releases=tuple(_release(account, item, sizes) for item in overview.runs if item.run.spent or item.run.release),
     )
 
 

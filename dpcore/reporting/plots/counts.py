@@ -18,9 +18,9 @@ def counts_words(counts: Sequence[Count], *, most: int = 5) -> str:
     """Describe counts in words: the largest ones, with their intervals."""
     if not counts:
         return "There are no counts."
-    largest = sorted(counts, key=lambda each: -each.value)[:most]
+    largest = sorted(counts, key=lambda count: -count.value)[:most]
     which = f"The largest of {len(counts):,} counts" if len(counts) > most else "The counts"
-    return f"{which}, with 95 % intervals: {'; '.join(each.words for each in largest)}."
+    return f"{which}, with 95 % intervals: {'; '.join(count.words for count in largest)}."
 
 
 def counts_plot(counts: Sequence[Count], *, title: str, upright: bool, note: str = "") -> str:
@@ -33,7 +33,7 @@ def counts_plot(counts: Sequence[Count], *, title: str, upright: bool, note: str
             and figures.
         note: A few words about the axis of upright bars.
     """
-    words, top = counts_words(counts), max([1.0, *(max(each.high, each.value) for each in counts)])
+    words, top = counts_words(counts), max([1.0, *(max(count.high, count.value) for count in counts)])
     if upright:
         return panel(_TOP + _HEIGHT + 34, _upright(counts, top, note), title=title, words=words, width=SMALL)
     height = 2 * _EDGE + _EACH * len(counts)
@@ -43,83 +43,71 @@ def counts_plot(counts: Sequence[Count], *, title: str, upright: bool, note: str
 def _lying(counts: Sequence[Count], top: float) -> list[str]:
     span = SMALL - _LABEL - _VALUE - _EDGE
     drawn = []
-    for number, each in enumerate(counts):
+    for number, count in enumerate(counts):
         y = _EDGE + _EACH * number + _EACH / 2
-        ends = [_LABEL + span * min(max(value, 0.0) / top, 1.0) for value in (each.value, each.low, each.high)]
-        drawn.append(text(_LABEL - 8, y + 4, shortened(each.label, _MOST_LETTERS), "quiet end"))
-        drawn.append(_bar(each, _LABEL, y - 7, ends[0] - _LABEL, 14))
-        drawn.append(line("whisker", (ends[1], y), (ends[2], y)))
-        drawn += [line("whisker", (end, y - _CAP), (end, y + _CAP)) for end in ends[1:]]
-        drawn.append(text(SMALL - _EDGE, y + 4, f"{_figure(each.value)} ± {_figure(each.half)}", "quiet end"))
+        end, low, high = (_LABEL + span * share for share in _shares(count, top))
+        drawn.append(text(_LABEL - 8, y + 4, shortened(count.label, _MOST_LETTERS), "quiet end"))
+        drawn.append(_bar(count, _LABEL, y - 7, end - _LABEL, 14))
+        drawn.append(line("whisker", (low, y), (high, y)))
+        drawn += [line("whisker", (x, y - _CAP), (x, y + _CAP)) for x in (low, high)]
+        drawn.append(text(SMALL - _EDGE, y + 4, f"{_figure(count.value)} ± {_figure(count.half)}", "quiet end"))
     return drawn
+
+
+def _shares(count: Count, top: float) -> list[float]:
+    """Return where a bar and the ends of its interval lie between 0 and the largest figure."""
+    return [min(max(value, 0.0) / top, 1.0) for value in (count.value, count.low, count.high)]
 
 
 def _upright(counts: Sequence[Count], top: float, note: str) -> list[str]:
     bottom, span = _TOP + _HEIGHT, SMALL - 2 * _EDGE
-    inside, aside = [each for each in counts if not each.apart], [each for each in counts if each.apart]
+    inside, aside = [count for count in counts if not count.apart], [count for count in counts if count.apart]
     # Counts that stand apart have room for their own label.
     room = min(66.0, span / 2 / len(aside)) if aside else 0.0
     each_width = (span - room * len(aside)) / max(len(inside), 1)
     drawn = [text(_EDGE, 19, f"{top:,.0f} rows", "quiet"), line("grid", (_EDGE, _TOP), (SMALL - _EDGE, _TOP))]
     if note:
         drawn.append(text(SMALL - _EDGE, 19, note, "quiet end"))
-    places = [(each, _EDGE + each_width * number, each_width) for number, each in enumerate(inside)]
-    places += [(each, SMALL - _EDGE - room * (len(aside) - number), room) for number, each in enumerate(aside)]
-    for each, x, width in places:
-        thick = max(1.0, min(width - 2, 30.0))
-        middle = x + width / 2
-        heights = [bottom - _HEIGHT * min(max(value, 0.0) / top, 1.0) for value in (each.value, each.low, each.high)]
-        drawn.append(_bar(each, middle - thick / 2, heights[0], thick, bottom - heights[0]))
-        drawn.append(line("whisker", (middle, heights[1]), (middle, heights[2])))
+    places = [(count, _EDGE + each_width * number, each_width) for number, count in enumerate(inside)]
+    places += [(count, SMALL - _EDGE - room * (len(aside) - number), room) for number, count in enumerate(aside)]
+    for count, x, width in places:
+        thick, middle = max(1.0, min(width - 2, 30.0)), x + width / 2
+        end, low, high = (bottom - _HEIGHT * share for share in _shares(count, top))
+        drawn.append(_bar(count, middle - thick / 2, end, thick, bottom - end))
+        drawn.append(line("whisker", (middle, low), (middle, high)))
         cap = min(_CAP, thick / 2)
-        drawn += [line("whisker", (middle - cap, y), (middle + cap, y)) for y in heights[1:]]
-        if each.apart:
-            drawn.append(text(middle, bottom + 20, shortened(each.label, 10), "quiet middle"))
+        drawn += [line("whisker", (middle - cap, y), (middle + cap, y)) for y in (low, high)]
+        if count.apart:
+            drawn.append(text(middle, bottom + 20, shortened(count.label, 10), "quiet middle"))
     drawn.append(line("axis", (_EDGE, bottom), (SMALL - _EDGE, bottom)))
     return drawn + _axis(inside, each_width, bottom)
 
 
 def _axis(counts: Sequence[Count], width: float, bottom: float) -> list[str]:
-    """Label the bars: each below its middle if all have one value, otherwise at the edges between them. Labels never touch."""
+    """Label the bars: each below its middle if all have one value, otherwise at the edges between them.
+
+    The first and the last label are written inwards from the ends of the axis. Others have room for the longest one, so labels never touch.
+    """
     if not counts:
         return []
     end = _EDGE + width * len(counts)
-    if all(each.first == each.last for each in counts):
-        marks = [(_EDGE + width * (at + 0.5), each.label) for at, each in enumerate(counts)]
+    if all(count.first == count.last for count in counts):
+        marks = [(_EDGE + width * (number + 0.5), count.label) for number, count in enumerate(counts)]
     else:
-        marks = [(_EDGE + width * at, each.first) for at, each in enumerate(counts)]
+        marks = [(_EDGE + width * number, count.first) for number, count in enumerate(counts)]
         marks.append((end, counts[-1].last))
     labels = [(x, shortened(label, _MOST_LETTERS)) for x, label in marks]
-    drawn = []
-    for x, label in _chosen(labels, end):
-        half = _LETTER * len(label) / 2
-        kind = "quiet" if x - half < _EDGE else "quiet end" if x + half > end else "quiet middle"
-        edge = _EDGE if kind == "quiet" else end if kind == "quiet end" else x
-        drawn += [line("axis", (x, bottom), (x, bottom + 4)), text(edge, bottom + 20, label, kind)]
-    return drawn
-
-
-def _chosen(labels: Sequence[tuple[float, str]], end: float) -> Sequence[tuple[float, str]]:
-    """Return the first and the last label, and others in equal steps as far as there is room."""
-    for step in range(1, len(labels)):
-        some = labels[:-1:step]
-        # The last but one may be too near to the last.
-        for chosen in ([*some, labels[-1]], [*some[:-1], labels[-1]]):
-            if len(chosen) > 1 and _fit(chosen, end):
-                return chosen
-    return labels[:1]
-
-
-def _fit(labels: Sequence[tuple[float, str]], end: float) -> bool:
-    """Return whether labels have gaps between them. At the ends of the axis, they are moved into it."""
-    free = -math.inf
-    for x, label in labels:
-        half = _LETTER * len(label) / 2
-        middle = max(min(x, end - half), _EDGE + half)
-        if middle - half < free:
-            return False
-        free = middle + half + _LETTER
-    return True
+    room = _LETTER * (max(len(label) for _, label in labels) + 1)
+    between = [(x, label) for x, label in labels[1:-1] if _EDGE + 1.5 * room <= x <= end - 1.5 * room]
+    shown = [(_EDGE, "quiet", *labels[0])]
+    shown += [(x, "quiet middle", x, label) for x, label in between[:: math.ceil(room / width)]]
+    if len(labels) > 1 and 2 * room <= end - _EDGE:
+        shown.append((end, "quiet end", *labels[-1]))
+    return [
+        part
+        for place, kind, x, label in shown
+        for part in (line("axis", (x, bottom), (x, bottom + 4)), text(place, bottom + 20, label, kind))
+    ]
 
 
 def _bar(count: Count, x: float, y: float, width: float, height: float) -> str:

@@ -30,10 +30,7 @@ text{fill:var(--ink);font:13px system-ui,sans-serif}
 .left{fill:none;stroke:var(--outline)}
 .mark{stroke:var(--ink);stroke-width:1.5;stroke-dasharray:4 3}
 .before{fill:var(--panel);stroke:var(--this-run);stroke-width:2}
-.before-line,.after-line,.floor{fill:none;stroke-width:1.5}
-.before-line{stroke:var(--this-run)}
-.after-line{stroke:var(--spent)}
-.floor{stroke:var(--ink);stroke-dasharray:2 3}
+.floor{fill:none;stroke-width:1.5;stroke:var(--ink);stroke-dasharray:2 3}
 .count{fill:var(--spent)}
 .whisker{stroke:var(--ink);stroke-width:1.5}
 .good{fill:var(--good)}

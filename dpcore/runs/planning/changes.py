@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from heapq import nsmallest
 
 from dpcore.errors import DpflowError
-from dpcore.reporting.formatting import at_most
+from dpcore.reporting.formatting import at_most, some_of
 from dpcore.reporting.ratings import Rating, percent
 from dpcore.runs.planning.rated import FEW_CELLS, MOST, Rated, RatedColumn
 from dpcore.spec import Declaration
@@ -15,8 +15,6 @@ from dpcore.spec.release import ReleaseSpec
 from dpcore.spec.workload import MarginalSpec, WorkloadSpec
 from dpcore.universe import Attribute, Categorical, Universe
 
-MOST_CHANGES = 2
-MOST_NAMED = 3
 MORE = (2, 5, 10)
 LINKING = ("columns", "target")
 """The kinds of changes after which rounds link a larger share of the columns."""
@@ -79,11 +77,11 @@ def helpful_changes(declaration: Declaration, now: Rated, *, plan: Replan) -> tu
         if helps and (kind not in best or score < best[kind][0]):
             said = f"{what}: {_effect(now, later)}" + ("; the account cannot pay for that" if refused else "")
             best[kind] = score, Change(kind, said, Figures.of(now), Figures.of(later), refused)
-    return tuple(change for _, change in nsmallest(MOST_CHANGES, best.values(), key=lambda each: each[0]))
+    return tuple(change for _, change in nsmallest(2, best.values(), key=lambda scored: scored[0]))
 
 
-def _mostly_poor(found: Figures) -> bool:
-    return found.poor > MOST * found.number
+def _mostly_poor(figures: Figures) -> bool:
+    return figures.poor > MOST * figures.number
 
 
 def _effect(now: Rated, later: Rated) -> str:
@@ -130,26 +128,30 @@ def _coarser(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, D
     calendar, attributes = declaration.calendar, declaration.universe.attributes
     days = None if calendar is None else calendar.column
     large = [
-        each.name for each in worst_first(now.columns) if attributes[each.name].size > FEW_CELLS and each.name != days
+        column.name
+        for column in worst_first(now.columns)
+        if attributes[column.name].size > FEW_CELLS and column.name != days
     ]
     for names in {tuple(large[:1]), tuple(large)} - {()}:
         sizes = sorted((attributes[name].size for name in names), reverse=True)
         cells = f"{sizes[0]:,}" if len(names) == 1 else f"up to {sizes[0]:,}"
-        what = f"group {_named(names)} into {FEW_CELLS} cells instead of {cells}"
+        what = f"group {some_of(names, joint='and', most=3)} into {FEW_CELLS} cells instead of {cells}"
         yield "cells", what + (" each" if len(names) > 1 else ""), _grouped(declaration, names)
 
 
 def _narrower(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, Declaration]]:
     """Leave out what looks like an id, or else as many columns as no round can link, or the worst one if it is not good and too small to be made coarser."""
-    ids, target = [each.name for each in now.columns if each.id is not None], declaration.spec.workload.target
+    needed = {declaration.spec.workload.target, declaration.calendar and declaration.calendar.column}
     worst = worst_first(now.columns)
-    names = ids or [each.name for each in worst[:1] if each.worst is not Rating.GOOD and each.cells <= FEW_CELLS]
-    what = f"leave out {_named(names)}" if names else ""
+    names = [column.name for column in now.columns if column.id is not None] or [
+        column.name for column in worst[:1] if column.worst is not Rating.GOOD and column.cells <= FEW_CELLS
+    ]
+    what = f"leave out {some_of(names, joint='and', most=3)}" if names else ""
     if now.is_wide:
-        left, kept = now.rounds + 1, {target, declaration.calendar and declaration.calendar.column}
-        names = [each.name for each in worst if each.name not in kept][: len(worst) - left]
+        left = now.rounds + 1
+        names = [column.name for column in worst if column.name not in needed][: len(worst) - left]
         what = f"ask for the {left:,} columns that matter most instead of {len(worst):,}, since {now.rounds:,} rounds link no more"
-    if not names or target in names or _holds_blocks(declaration, names) or len(names) >= len(now.columns):
+    if not names or not needed.isdisjoint(names) or len(names) >= len(now.columns):
         return
     changed = _without(declaration, names)
     if changed.workload.marginals:
@@ -158,11 +160,7 @@ def _narrower(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, 
 
 def worst_first(columns: Sequence[RatedColumn]) -> list[RatedColumn]:
     """Sort columns by their noise, alone or in pairs, the largest first."""
-    return sorted(columns, key=lambda each: max(each.error, each.pairs_error or 0.0), reverse=True)
-
-
-def _holds_blocks(declaration: Declaration, names: Collection[str]) -> bool:
-    return declaration.calendar is not None and declaration.calendar.column in names
+    return sorted(columns, key=lambda column: max(column.error, column.pairs_error or 0.0), reverse=True)
 
 
 def at(declaration: Declaration, epsilon: float) -> Declaration:
@@ -174,18 +172,19 @@ def _grouped(declaration: Declaration, names: Collection[str]) -> Declaration:
     values = tuple(f"group {number}" for number in range(FEW_CELLS))
     part, attribute = CategoricalSpec(type="categorical", values=values), Categorical(values)
     spec = declaration.spec
-    parts = {name: part if name in names else each for name, each in spec.universe.items()}
+    parts = {name: part if name in names else column for name, column in spec.universe.items()}
     attributes: dict[str, Attribute] = {
-        name: attribute if name in names else each for name, each in declaration.universe.attributes.items()
+        name: attribute if name in names else attribute_now
+        for name, attribute_now in declaration.universe.attributes.items()
     }
     return _over(declaration, spec.model_copy(update={"universe": parts}), attributes)
 
 
 def _without(declaration: Declaration, names: Collection[str]) -> Declaration:
     spec, attributes = declaration.spec, declaration.universe.attributes
-    left = {name: each for name, each in attributes.items() if name not in names}
+    left = {name: attribute for name, attribute in attributes.items() if name not in names}
     changed = {
-        "universe": {name: each for name, each in spec.universe.items() if name not in names},
+        "universe": {name: column for name, column in spec.universe.items() if name not in names},
         "workload": _workload_without(spec.workload, names, columns=len(left)),
     }
     return _over(declaration, spec.model_copy(update=changed), left)
@@ -198,11 +197,11 @@ def _workload_without(workload: WorkloadSpec, names: Collection[str], *, columns
         return workload.model_copy(update={"marginals": min(workload.marginals, columns), "ranges": ranges})
     left = []
     for marginal in workload.marginals:
-        given = marginal.columns if isinstance(marginal, MarginalSpec) else marginal
-        kept = tuple(name for name in given if name not in names)
-        if kept:
+        columns_now = marginal.columns if isinstance(marginal, MarginalSpec) else marginal
+        columns_left = tuple(name for name in columns_now if name not in names)
+        if columns_left:
             weight = marginal.weight if isinstance(marginal, MarginalSpec) else 1
-            left.append(MarginalSpec(columns=kept, weight=weight))
+            left.append(MarginalSpec(columns=columns_left, weight=weight))
     return workload.model_copy(update={"marginals": tuple(left), "ranges": ranges})
 
 
@@ -218,10 +217,3 @@ def _with(declaration: Declaration, **parts: object) -> Declaration:
     # The parts of a large workload are listed once, so the same one is kept if it does not change.
     workload = spec.workload.over(declaration.universe) if "workload" in parts else declaration.workload
     return replace(declaration, spec=spec, workload=workload)
-
-
-def _named(names: Sequence[str]) -> str:
-    shown, more = list(names[:MOST_NAMED]), len(names) - MOST_NAMED
-    if more > 0:
-        return f"{', '.join(shown)} and {more} other{'s' if more > 1 else ''}"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,10 +1,8 @@
 """The basis of a plan: the account and its blocks, the currency, and the approximate number of rows. All of it is public."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from dpcore.errors import DpflowError, UsageError
@@ -12,13 +10,13 @@ from dpcore.ledger import Account, Balance
 from dpcore.ledger.refusals import refuse_if_closed
 from dpcore.mechanisms.pricing import currency_for
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.release.dataset_folder import LATEST
-from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, read_regular
+from dpcore.release.dataset_folder import LATEST, named_by, stated_manifest
+from dpcore.release.integrity import LARGEST_NOTE, MALFORMED, read_regular
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.runs.earlier_release import earlier_release
 from dpcore.runs.expected_rows import FAINT_WORDS
 from dpcore.runs.paying import check_remaining, ledger_of, no_account, paying_account
-from dpcore.runs.planning.kept import ASSUMED_SHARE, EARLIER, GeometricUnits, KeptRows, rows_that_count
+from dpcore.runs.planning.kept import ASSUMED_SHARE, EARLIER, KeptRows, kept_of, rows_that_count
 from dpcore.runs.planning.limits import chosen_limit, expected_errors
 from dpcore.runs.prior import Prior, public_table
 from dpcore.runs.reservation import blocks_to_read, day_to_read, scarcest
@@ -32,7 +30,7 @@ MOST_ROWS = 10**12
 
 
 @dataclass(frozen=True)
-class Payer:
+class PlannedAccount:
     """The account, and its remaining budget after the run. `missing` says why there is no account to charge.
 
     `refused` says why the account would not pay for the run; `remaining` is then what remains without the run. If the account is kept by
@@ -97,18 +95,18 @@ class Grounds:
             return error
         return None
 
-    def payer(self, declaration: Declaration, *, amount: int, refused: DpflowError | None) -> Payer:
+    def payer(self, declaration: Declaration, *, amount: int, refused: DpflowError | None) -> PlannedAccount:
         """Return the account with what remains after the run, or without it if it is refused."""
         if isinstance(self.account, str):
             name = declaration.spec.dataset
-            return Payer(
+            return PlannedAccount(
                 name, self.currency.value, remaining=None, remaining_epsilon=None, missing=self.account, refused=None
             )
         account, block, balance = self.account
         spent = 0 if refused else amount
         left = balance.remaining - account.weight * spent
         after = replace(account, across_used=account.across_used + spent)
-        return Payer(
+        return PlannedAccount(
             account.name,
             self.currency.value,
             remaining=left / AMOUNT_OF_ONE,
@@ -122,7 +120,7 @@ class Grounds:
 
 def grounds_of(declaration: Declaration, *, rows: int | None, units: int | None, as_of: date | None) -> Grounds:
     """Return the basis of a plan. Raise if the account does not match the spec, or if there is no block to read."""
-    found, blocks = _account(declaration, as_of=day_to_read(declaration, as_of))
+    account, blocks = _account(declaration, as_of=day_to_read(declaration, as_of))
     guessed, source = approximate_rows(declaration, rows)
     if units is not None and declaration.spec.privacy.unit == "row":
         raise UsageError("the unit is `row`, so there are as many units as rows; give --rows instead of --units")
@@ -137,17 +135,17 @@ def grounds_of(declaration: Declaration, *, rows: int | None, units: int | None,
     unopened = currency_for(
         privacy.epsilon, delta=privacy.delta, unit=privacy.unit, neighbours=declaration.protection.neighbours
     )
-    currency = unopened if isinstance(found, str) else found[0].currency
-    prior, taken = _prior(declaration, found)
+    currency = unopened if isinstance(account, str) else account[0].currency
+    prior, taken = _prior(declaration, account)
     limit = AUTO_LIMITS[0]
     if taken.lacks_limit:
-        likely = GeometricUnits(guessed, units=ASSUMED_SHARE * guessed if units is None else units)
-        payable = expected_errors(taken, likely, currency=currency)
+        count = ASSUMED_SHARE * guessed if units is None else units
+        payable = expected_errors(taken, lambda most: kept_of(guessed, units=count, limit=most), currency=currency)
         earlier = _earlier(declaration) if source == EARLIER else None
-        same = [each for each in payable if earlier and each.rows_per_unit == earlier[1]]
+        same = [error for error in payable if earlier and error.rows_per_unit == earlier[1]]
         limit = chosen_limit(same or payable)
     return Grounds(
-        found,
+        account,
         blocks,
         currency,
         rows=guessed,
@@ -160,7 +158,7 @@ def grounds_of(declaration: Declaration, *, rows: int | None, units: int | None,
 
 
 def _prior(
-    declaration: Declaration, found: tuple[Account, str | None, Balance] | str
+    declaration: Declaration, account: tuple[Account, str | None, Balance] | str
 ) -> tuple[str | None, Declaration]:
     """Say what a new run starts from, and return its declaration with what it takes over. Raise the errors that the run would raise."""
     named = declaration.spec.prior
@@ -169,17 +167,17 @@ def _prior(
     prior: Prior | None = None
     if named.path is not None:
         prior = public_table(named.path, declaration, before=None)
-    elif not isinstance(found, str):
+    elif not isinstance(account, str):
         with ledger_of(declaration) as ledger:
-            prior = earlier_release(declaration, ledger=ledger, account=found[0], before=None)
+            prior = earlier_release(declaration, ledger=ledger, account=account[0], before=None)
     if prior is None:
         return "equal weights: the dataset has no release yet", declaration
     if named.unchanged and prior.release is not None:
-        told = (
+        words = (
             f"{prior.words}: its measurements count beside those planned here, so errors will be smaller than planned; the release will promise "
             f"what {len(prior.made_from) + 1:,} runs reserve together"
         )
-        return told, taken_over(declaration, prior.release())
+        return words, taken_over(declaration, prior.release())
     counted = f"; the promise counts {len(prior.made_from) + 1:,} runs" if prior.release is not None else ""
     return f"{prior.words}, if noisy counts are near it{counted}", declaration
 
@@ -209,10 +207,10 @@ def _all_new(declaration: Declaration, *, as_of: date) -> tuple[str, ...] | None
     return tuple(block.name for block in choose(calendar, window=blocks.window, as_of=as_of, covered=()))
 
 
-def approximate_rows(declaration: Declaration, given: int | None) -> tuple[int, str]:
+def approximate_rows(declaration: Declaration, stated: int | None) -> tuple[int, str]:
     """Return the approximate number of rows, and where it comes from: the user, an earlier release, the spec, or a guess."""
-    if given is not None:
-        return given, "given"
+    if stated is not None:
+        return stated, "given"
     spec = declaration.spec
     if (earlier := _earlier(declaration)) is not None:
         return earlier[0], EARLIER
@@ -237,9 +235,10 @@ def _earlier(declaration: Declaration) -> tuple[int, int] | None:
     """Return the noisy number of rows of the dataset's newest release and its limit on rows per unit, if a run of this spec would count the same rows."""
     folder, spec = declaration.output_folder, declaration.spec
     try:
-        note = json.loads(read_regular(folder / LATEST, limit=LARGEST_NOTE))
-        newest = folder / Path(str(note["release"])).name
-        manifest: dict[str, Any] = json.loads(read_regular(newest / MANIFEST, limit=LARGEST_MANIFEST))
+        name = named_by(read_regular(folder / LATEST, limit=LARGEST_NOTE))
+        manifest = name and stated_manifest(folder, name)
+        if not manifest:
+            return None
         rows, limit, before = manifest["rows"], manifest["privacy"]["max_rows_per_unit"], manifest["spec"]
         now = spec.model_dump(mode="json")
         same = before["output"]["rows"] == "noisy" and before.get("blocks") == now["blocks"]
@@ -247,7 +246,7 @@ def _earlier(declaration: Declaration) -> tuple[int, int] | None:
         same = same and all(before["privacy"].get(key) == now["privacy"][key] for key in counted)
         faint = any(FAINT_WORDS in warning for warning in manifest["warnings"])  # then its rows are mostly noise
         same = same and _kept_by(before) == _kept_by(now) and not faint
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, *MALFORMED):
         return None  # there is no release, or nothing that can be read as one
-    known = same and isinstance(rows, int) and 1 <= rows <= MOST_ROWS
-    return (rows, limit) if known else None
+    usable = same and isinstance(rows, int) and 1 <= rows <= MOST_ROWS
+    return (rows, limit) if usable else None

@@ -55,34 +55,22 @@ def rows_that_count(declaration: Declaration, *, rows: int, rows_from: str, unit
         )
         counting += f" (the limit that {why})"
     if units is not None and rows_from not in COUNTED:
-        kept = max(1, round(kept_of(rows, units=units, limit=limit)))
-        said = f"about {kept:,} of them count: {counting}, and about {units:,} are given with --units"
-        return KeptRows(kept, "units", said + _cost(kept, rows, known=True))
+        count = max(1, round(kept_of(rows, units=units, limit=limit)))
+        said = f"about {count:,} of them count: {counting}, and about {units:,} are given with --units"
+        return KeptRows(count, "units", said + _cost(count, rows, certain=True))
     if earlier:
         return KeptRows(rows, EARLIER, f"in it, {counting}" if declaration.early[Early.LIMIT] else None)
     if privacy.expect_rows is not None:
-        kept = min(rows, privacy.expect_rows[0])
-        said = f"rated for {kept:,}, since the run stops if fewer than `expect_rows` count: {counting}, which may drop most of the rows"
-        return KeptRows(kept, "expect_rows", f"{said}; if you know how many units there are, give --rows and --units")
+        count = min(rows, privacy.expect_rows[0])
+        said = f"rated for {count:,}, since the run stops if fewer than `expect_rows` count: {counting}, which may drop most of the rows"
+        return KeptRows(count, "expect_rows", f"{said}; if you know how many units there are, give --rows and --units")
     # A choice of the limit needs a number of units: as many as would be rated for with a limit of 1.
-    kept = max(
+    count = max(
         1, round(kept_of(rows, units=ASSUMED_SHARE * rows, limit=limit if declaration.early[Early.LIMIT] else 1))
     )
     assumed = "ten rows of each are assumed" if declaration.early[Early.LIMIT] else "one row in ten is assumed to count"
-    said = f"rated for {kept:,}: {counting}, and nobody has said how many units there are, so {assumed}"
-    return KeptRows(kept, "assumed", f"{said}; give their number with --units{_cost(kept, rows, known=False)}")
-
-
-@dataclass(frozen=True)
-class GeometricUnits:
-    """A table of about so many rows and units, whose numbers of rows have a geometric distribution."""
-
-    count: int
-    units: float
-
-    def rows(self, limit: int) -> float:
-        """Return about how many rows a limit keeps."""
-        return kept_of(self.count, units=self.units, limit=limit)
+    said = f"rated for {count:,}: {counting}, and nobody has said how many units there are, so {assumed}"
+    return KeptRows(count, "assumed", f"{said}; give their number with --units{_cost(count, rows, certain=False)}")
 
 
 def kept_of(rows: float, *, units: float, limit: int) -> float:
@@ -108,10 +96,10 @@ def impossible_warnings(declaration: Declaration, *, units: int | None) -> Itera
         )
 
 
-def _cost(kept: int, rows: int, *, known: bool) -> str:
+def _cost(count: int, rows: int, *, certain: bool) -> str:
     """Say that the limit drops most rows, and what that costs; nothing if it does not."""
-    if kept > rows / 2:
+    if count > rows / 2:
         return ""
-    drops = f"keeps {percent(kept / rows)}" if known else "may drop most"
-    times = f"{rows / kept:,.2g}" if rows < 10 * kept else f"{rows / kept:,.0f}"
+    drops = f"keeps {percent(count / rows)}" if certain else "may drop most"
+    times = f"{rows / count:,.2g}" if rows < 10 * count else f"{rows / count:,.0f}"
     return f"; the limit {drops} of the rows, so that noise weighs {times} times as much as if all of them counted"

@@ -1,23 +1,33 @@
-"""Compute what each limit on the rows of a unit costs, for `max_rows_per_unit: auto`."""
+"""Choose the limit on rows per unit for `max_rows_per_unit: auto`, by a public rule: compare the expected error of the workload under each limit.
+
+A low limit loses rows, and those of persons with many rows first. A high limit adds noise to every count. A run chooses by a noisy histogram of
+the rows per unit and the spec alone (docs/decisions/0041). A plan shows what each limit costs.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import mean, median
-from typing import Protocol
 
 from dpcore.errors import UsageError
+from dpcore.marginals.measurements import LEAST_NOISE, Measurement
 from dpcore.privacy.accounting import Currency
+from dpcore.release import ChosenLimit
+from dpcore.release.statement import CLEAR
 from dpcore.runs.paying import smallest_share
 from dpcore.runs.planning.noise import ABSOLUTE, Terms, terms_of
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
 from dpcore.spec.shares import Early
 from dpcore.strategies import strategy_for
-from dpcore.tables.ingest.tally import EDGES
+from dpcore.tables.ingest.tally import BUCKETS, EDGES
 
 BEYOND = 2 * EDGES[-1]
 """The number of rows that a unit in the last bucket is taken to have. The histogram does not tell how many there are."""
+
+TYPICAL = (*EDGES[:2], *((low + 1 + high) / 2 for low, high in pairwise(EDGES[1:])), BEYOND)
+"""The number of rows that a unit of each bucket is taken to have: the middle of the bucket."""
 
 UNLIKE = 0.2
 """The assumed L1 distance between the distributions of a column in lost rows and in all rows.
@@ -26,27 +36,13 @@ It was 0.15 to 0.21 on the table of visits that the rule was fitted to.
 """
 
 
-class Units(Protocol):
-    """What is known of the rows of units."""
-
-    def rows(self, limit: int) -> float:
-        """Return about how many rows a limit keeps."""
-        ...
+RowsKept = Callable[[int], float]
+"""Returns about how many rows a limit keeps."""
 
 
 @dataclass(frozen=True)
 class LimitError:
-    """The expected workload error under a limit, as a share of the rows, and its parts."""
-
-    rows_per_unit: int
-    error: float
-    noise: float
-    lost: float
-
-
-@dataclass(frozen=True)
-class LimitCost:
-    """What a limit on the rows of a unit costs: the expected L1 error of a column due to noise, on average, as a share of the rows."""
+    """The expected error under a limit on the rows of a unit, as a share of the rows: of the workload, or of a column by noise alone."""
 
     rows_per_unit: int
     error: float
@@ -63,51 +59,52 @@ class PlannedLimit:
     likely: int
     share: float
     noise: float
-    costs: tuple[LimitCost, ...]
+    costs: tuple[LimitError, ...]
 
 
-def planned_limit(
-    declaration: Declaration, *, currency: Currency, rows: Mapping[int, float], likely: int
-) -> PlannedLimit:
+def planned_limit(declaration: Declaration, *, currency: Currency, rows: RowsKept, likely: int) -> PlannedLimit:
     """Return the planned choice of the limit on rows per unit. Raise if the epsilon is too small even for one row.
 
     Args:
         declaration: The declaration of the run.
         currency: The account's currency.
-        rows: The approximate number of rows that each limit keeps.
+        rows: Returns about how many rows a limit keeps.
         likely: The limit that the plan's figures are for.
     """
     first = declaration.limited(AUTO_LIMITS[0])
-    terms = terms_of(first, strategy_for(first), currency=currency, rows=max(1, round(rows[AUTO_LIMITS[0]])))
+    terms = terms_of(first, strategy_for(first), currency=currency, rows=max(1, round(rows(AUTO_LIMITS[0]))))
     share, protection = declaration.share(Early.LIMIT), declaration.protection.of_one_answer
-    found = affordable(declaration, currency=currency, rows=rows)
+    payable = affordable(declaration, currency=currency, rows=rows)
     return PlannedLimit(
         unit=protection.unit,
         likely=likely,
         share=float(share),
         noise=terms.early_noise(share, protection),
-        costs=tuple(LimitCost(limit, column_error(each, declaration.universe.shape)) for limit, each in found),
+        costs=tuple(
+            LimitError(limit, column_error(terms_of_limit, declaration.universe.shape))
+            for limit, terms_of_limit in payable
+        ),
     )
 
 
-def affordable(declaration: Declaration, *, currency: Currency, rows: Mapping[int, float]) -> list[tuple[int, Terms]]:
+def affordable(declaration: Declaration, *, currency: Currency, rows: RowsKept) -> list[tuple[int, Terms]]:
     """Return each limit whose noise the budget can pay, with the terms of a run under it.
 
     Args:
         declaration: The declaration of the run.
         currency: The account's currency.
-        rows: The approximate number of rows that each limit keeps.
+        rows: Returns about how many rows a limit keeps.
     """
-    strategy = strategy_for(declaration)
-    smallest, found = smallest_share(declaration, strategy), []
+    strategy, payable = strategy_for(declaration), []
+    smallest = smallest_share(declaration, strategy)
     for limit in AUTO_LIMITS:
-        about = max(1, round(rows[limit]))
+        about = max(1, round(rows(limit)))
         try:
             terms = terms_of(declaration.limited(limit), strategy, currency=currency, rows=about, smallest=smallest)
         except UsageError:
             break  # a larger limit needs more noise still
-        found.append((limit, terms))
-    return found
+        payable.append((limit, terms))
+    return payable
 
 
 def column_error(terms: Terms, shape: Sequence[int]) -> float:
@@ -121,25 +118,23 @@ def column_error(terms: Terms, shape: Sequence[int]) -> float:
     return mean(terms.error(cells, terms.first_noise(place)) for place, cells in enumerate(shape))
 
 
-def expected_errors(declaration: Declaration, units: Units, *, currency: Currency) -> tuple[LimitError, ...]:
+def expected_errors(declaration: Declaration, rows: RowsKept, *, currency: Currency) -> tuple[LimitError, ...]:
     """Return the expected workload error under each limit that the budget can pay. There are none if no rows are known.
 
     Three independent errors add up as squares, in a marginal of w columns: the noise of the first measurements of a column and the error
     from lost rows, each sqrt(w) times that of one column, and the sampling error of the kept rows in a marginal of median size.
     """
-    whole = units.rows(BEYOND)
+    whole = rows(BEYOND)
     if not whole:
         return ()
     marginals, shape = declaration.workload.marginals, declaration.universe.shape
     columns = mean(len(axes) for axes in marginals)
     cells = median(math.prod(shape[axis] for axis in axes) for axes in marginals)
     errors = []
-    for limit, terms in affordable(
-        declaration, currency=currency, rows={each: units.rows(each) for each in AUTO_LIMITS}
-    ):
-        noise, lost = column_error(terms, shape), 1 - units.rows(limit) / whole
-        squares = columns * (noise**2 + (UNLIKE * lost) ** 2) + ABSOLUTE**2 * cells / units.rows(limit)
-        errors.append(LimitError(limit, math.sqrt(squares), noise=noise, lost=lost))
+    for limit, terms in affordable(declaration, currency=currency, rows=rows):
+        noise, lost = column_error(terms, shape), 1 - rows(limit) / whole
+        squares = columns * (noise**2 + (UNLIKE * lost) ** 2) + ABSOLUTE**2 * cells / rows(limit)
+        errors.append(LimitError(limit, math.sqrt(squares)))
     return tuple(errors)
 
 
@@ -149,4 +144,50 @@ def chosen_limit(errors: Sequence[LimitError]) -> int:
     >>> chosen_limit(())
     1
     """
-    return min(errors, key=lambda each: (each.error, each.rows_per_unit)).rows_per_unit if errors else 1
+    return min(errors, key=lambda candidate: (candidate.error, candidate.rows_per_unit)).rows_per_unit if errors else 1
+
+
+@dataclass(frozen=True)
+class NoisyUnits:
+    """Noisy numbers of units by bucket of their rows, with the standard deviation of their noise.
+
+    >>> units = NoisyUnits((900, 100, -3, 5, 0, 2, 1, 0), noise=4.0)
+    >>> units.rows(1), units.rows(2)
+    (1000.0, 1100.0)
+    """
+
+    counts: tuple[int, ...]
+    noise: float
+
+    @classmethod
+    def of(cls, measurement: Measurement) -> "NoisyUnits":
+        """Return the measured numbers of units."""
+        return cls(tuple(map(int, measurement.values.ravel())), noise=measurement.noise)
+
+    def rows(self, limit: int) -> float:
+        """Estimate the number of rows that a limit keeps. Buckets that do not stand out of the noise count as empty."""
+        least = CLEAR * max(self.noise, LEAST_NOISE)
+        buckets = (count * min(rows, limit) for count, rows in zip(self.counts, TYPICAL, strict=True) if count >= least)
+        return float(math.fsum(buckets))
+
+
+def rows_kept(chosen: ChosenLimit) -> int | None:
+    """Return about how many rows the chosen limit keeps, by the noisy histogram; None if it tells nothing."""
+    return round(NoisyUnits(tuple(chosen.units.values()), noise=chosen.noise).rows(chosen.rows)) or None
+
+
+def choice_of(declaration: Declaration, units: NoisyUnits, *, currency: Currency, spent: float) -> ChosenLimit:
+    """Choose the limit, and return it with what it was chosen by.
+
+    Args:
+        declaration: The granted declaration, before discovery.
+        units: The noisy histogram.
+        currency: The account's currency.
+        spent: The price of the histogram, as a share of the run's budget.
+    """
+    limit = chosen_limit(expected_errors(declaration, units.rows, currency=currency))
+    # Units in the last bucket have at least so many rows: the share that is lost is stated as a lower bound, not as a guess.
+    whole = units.rows(EDGES[-1] + 1)
+    lost = 1 - units.rows(limit) / whole if whole else None
+    by_bucket = dict(zip(BUCKETS, units.counts, strict=True))
+    return ChosenLimit(rows=limit, of=AUTO_LIMITS, spent=spent, noise=units.noise, units=by_bucket, lost=lost)

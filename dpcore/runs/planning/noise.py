@@ -7,13 +7,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpcore.descent.tree import CELL_NOISE
+from dpcore.marginals.measurements import LEAST_NOISE
 from dpcore.mechanisms.pricing import cell_noise, marginal_noise
-from dpcore.models.evidence import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
 from dpcore.runs.paying import amount_to_reserve
 from dpcore.spec import Declaration
-from dpcore.spec.release import PmwSpec
 from dpcore.strategies import Outline, Strategy
 from dpcore.universe.leaves import Fine
 
@@ -46,7 +45,7 @@ class Terms:
 
     def first_noise(self, place: int) -> float:
         """Return the combined noise of these measurements."""
-        return 1 / math.sqrt(sum(1 / max(each, LEAST_NOISE) ** 2 for each in self.measured(place)))
+        return 1 / math.sqrt(sum(1 / max(noise, LEAST_NOISE) ** 2 for noise in self.measured(place)))
 
     def round_noise(self) -> float | None:
         """Return the noise of a round's measurement; None without rounds."""
@@ -76,7 +75,7 @@ def terms_of(
 ) -> Terms:
     """Return the terms of a run. Raise if its epsilon is too small, as the run would."""
     amount = amount_to_reserve(declaration, strategy, currency=currency, smallest=smallest)
-    protection, single = declaration.protection, isinstance(declaration.strategy, PmwSpec)
+    protection, single = declaration.protection, strategy.single_counts
     left = declaration.left
 
     def noise_of(share: Fraction) -> float:
@@ -93,15 +92,15 @@ def expecting(declaration: Declaration, *, amount: int, currency: Currency, rows
 
     These are the cells that the model will learn, about. The real ones are found in the data.
     """
-    descents, found = declaration.descents(), {}
+    descents, likely = declaration.descents(), {}
     for name in declaration.fine:
         attribute, descent = declaration.universe.attributes[name], descents[name]
         level = int(amount * descent.share / descent.levels)
         noise = _noise(level, currency, protection=declaration.protection, single=False)
         if isinstance(attribute, Fine):
             cells = max(1, min(attribute.cells, int(rows / (CELL_NOISE * noise))))
-            found[name] = attribute.cut_at([attribute.places * part // cells for part in range(1, cells)])
-    return declaration.discovered(found) if found else declaration
+            likely[name] = attribute.cut_at([attribute.places * part // cells for part in range(1, cells)])
+    return declaration.discovered(likely) if likely else declaration
 
 
 @lru_cache(maxsize=10_000)

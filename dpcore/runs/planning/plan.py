@@ -10,11 +10,12 @@ from typing import Any
 
 from dpcore.errors import DpflowError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
+from dpcore.release.statement import FAINT
+from dpcore.runs.expected_rows import margin_of, weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, smallest_share, total_noise
 from dpcore.runs.planning.changes import Change, helpful_changes
 from dpcore.runs.planning.costs import Costs, costs_of
-from dpcore.runs.planning.grounds import GUESS, Grounds, Payer, approximate_rows, grounds_of
+from dpcore.runs.planning.grounds import GUESS, Grounds, PlannedAccount, approximate_rows, grounds_of
 from dpcore.runs.planning.kept import KeptRows, impossible_warnings, rows_that_count
 from dpcore.runs.planning.limits import PlannedLimit, planned_limit
 from dpcore.runs.planning.noise import Terms, expecting, terms_of
@@ -26,14 +27,10 @@ from dpcore.runs.planning.scope import (
     PlannedUniverse,
     cells_of,
     planned_discovery,
-    unspent_share,
 )
 from dpcore.spec import Declaration
-from dpcore.spec.release import AUTO_LIMITS
 from dpcore.spec.shares import Early
 from dpcore.strategies import Strategy, has_levels, strategy_for
-
-FINEST_THAT_FITS = 2  # adaptive coarsens in steps: it measures about this many times fewer cells than the limit
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ class Plan:
 
     Its errors are those of the noise alone. A release may be better, since the model combines overlapping measurements and does not fit all
     their noise, or worse, where the model is wrong; this depends on the data. Columns in `ranges` are also measured in coarser versions,
-    for the same price again. `unspent` is the share of the budget that cannot be spent. If the run chooses the limit on rows per unit, `limits`
+    for the same price again. If the run chooses the limit on rows per unit, `limits`
     says by what, and for which limit all other figures are. `ratings` rates every column and pair by its expected noise, and
     `changes` are the two changes of the spec that would help most. `blocks` are those that the run reads. `prior` says what its weights start from. If the account would not pay,
     `exit_code` is that of the refused run, and `account` says why.
@@ -127,8 +124,7 @@ class Plan:
     delta: float
     amount: float
     amounts: PlannedAmounts
-    unspent: float
-    account: Payer
+    account: PlannedAccount
     exit_code: int
     limits: PlannedLimit | None
     expects: PlannedTotal | None
@@ -161,17 +157,26 @@ def plan_run(
     """
     grounds = grounds_of(declaration, rows=rows, units=units, as_of=as_of)
     declared = declaration = grounds.declaration
-    limits = _limits(declaration, grounds) if declaration.lacks_limit else None
-    known = _declared(grounds.limited(declaration))
-    declaration, terms, strategy = _granted(declaration, grounds, known=known)
+    limits = (
+        planned_limit(
+            declared,
+            currency=grounds.currency,
+            rows=lambda limit: grounds.kept(declared.limited(limit)).rows,
+            likely=grounds.limit,
+        )
+        if declared.lacks_limit
+        else None
+    )
+    usual = _declared(grounds.limited(declaration))
+    declaration, terms, strategy = _granted(declaration, grounds, usual=usual)
     privacy, columns = declaration.spec.privacy, declaration.universe.attributes
     refused = grounds.refusal(declaration, amount=terms.amount)
     rounds = _rounds(declaration, terms, at_most=strategy.rounds)
     number, cells = (rounds.number, rounds.typical_cells) if rounds else (0, 0)
     expects, first = _expects(declaration, terms), _first(declaration, terms)
     ratings = _rated(declaration, terms)
-    kept = grounds.kept(declaration)
-    poor = poor_warning(ratings, rows=kept.rows, guessed=grounds.rows_from == GUESS)
+    counting = grounds.kept(declaration)
+    poor = poor_warning(ratings, rows=counting.rows, guessed=grounds.rows_from == GUESS)
     return Plan(
         dataset=declaration.spec.dataset,
         strategy=declaration.strategy.name,
@@ -179,14 +184,13 @@ def plan_run(
         universe=PlannedUniverse.of(declared.covering(grounds.blocks).universe),
         rows=grounds.rows,
         rows_from=grounds.rows_from,
-        kept=kept,
+        kept=counting,
         blocks=grounds.blocks,
         prior=grounds.prior,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         amount=terms.amount / AMOUNT_OF_ONE,
         amounts=PlannedAmounts.of(privacy.epsilon, delta=privacy.delta),
-        unspent=unspent_share(terms),
         account=grounds.payer(declaration, amount=terms.amount, refused=refused),
         exit_code=refused.exit_code if refused else 0,
         limits=limits,
@@ -199,7 +203,7 @@ def plan_run(
         rounds=rounds,
         ratings=ratings,
         changes=helpful_changes(
-            declared, ratings, plan=lambda changed: _replanned(changed, grounds, before=(declared, known))
+            declared, ratings, plan=lambda changed: _replanned(changed, grounds, before=(declared, usual))
         ),
         costs=costs_of(declaration, rows=grounds.rows, rounds=number, cells=cells),
         warnings=(*impossible_warnings(declared, units=units), *_warnings(expects, first, poor)),
@@ -207,7 +211,7 @@ def plan_run(
 
 
 def _granted(
-    declaration: Declaration, grounds: Grounds, *, known: tuple[Strategy, Fraction] | None = None
+    declaration: Declaration, grounds: Grounds, *, usual: tuple[Strategy, Fraction] | None = None
 ) -> tuple[Declaration, Terms, Strategy]:
     """Return the declaration as the run's strategy will see it, the run's terms, and the strategy.
 
@@ -216,16 +220,11 @@ def _granted(
     declaration = grounds.limited(declaration)
     currency, rows = grounds.currency, grounds.kept(declaration).rows
     # A run checks its budget before it knows its blocks and the cells of columns at full resolution.
-    strategy, smallest = known or _declared(declaration)
+    strategy, smallest = usual or _declared(declaration)
     amount = amount_to_reserve(declaration, strategy, currency=currency, smallest=smallest)
     granted = expecting(declaration.covering(grounds.blocks), amount=amount, currency=currency, rows=rows)
     planned = strategy if granted is declaration else strategy_for(granted)
     return granted, terms_of(granted, planned, currency=currency, rows=rows, smallest=smallest), planned
-
-
-def _limits(declaration: Declaration, grounds: Grounds) -> PlannedLimit:
-    kept = {limit: float(grounds.kept(declaration.limited(limit)).rows) for limit in AUTO_LIMITS}
-    return planned_limit(declaration, currency=grounds.currency, rows=kept, likely=grounds.limit)
 
 
 def _declared(declaration: Declaration) -> tuple[Strategy, Fraction]:
@@ -243,9 +242,9 @@ def _replanned(
     changed: Declaration, grounds: Grounds, *, before: tuple[Declaration, tuple[Strategy, Fraction]]
 ) -> tuple[Rated, str | None]:
     """Rate the run of a changed declaration, and say why the account would not pay for it."""
-    declared, known = before
+    declared, usual = before
     same = changed.universe is declared.universe and changed.workload is declared.workload
-    declaration, terms, _ = _granted(changed, grounds, known=known if same else None)
+    declaration, terms, _ = _granted(changed, grounds, usual=usual if same else None)
     refused = grounds.refusal(declaration, amount=terms.amount)
     return _rated(declaration, terms), None if refused is None else str(refused)
 
@@ -265,12 +264,12 @@ def warning_before(
     if counted is None:
         rows = rows_that_count(declaration, rows=rows, rows_from=source, units=None).rows
     try:
-        found = expecting(declaration, amount=amount, currency=currency, rows=rows)
+        expected = expecting(declaration, amount=amount, currency=currency, rows=rows)
         # The run has checked its budget already: no share is too small.
-        terms = terms_of(found, strategy_for(found), currency=currency, rows=rows, smallest=Fraction(1))
+        terms = terms_of(expected, strategy_for(expected), currency=currency, rows=rows, smallest=Fraction(1))
     except DpflowError:
         return None  # a warning never stops a run
-    return poor_warning(_rated(found, terms), rows=rows, guessed=source == GUESS)
+    return poor_warning(_rated(expected, terms), rows=rows, guessed=source == GUESS)
 
 
 def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
@@ -293,10 +292,10 @@ def _persons(declaration: Declaration, terms: Terms) -> PlannedPersons | None:
 
 def _functions(declaration: Declaration, terms: Terms) -> Iterator[PlannedFunction]:
     """Yield what the run learns about columns that determine others."""
-    for each in declaration.dependencies:
-        noise = terms.early_noise(each.share, declaration.protection)
-        cells = math.prod(declaration.universe.attributes[column].size for column in each.columns)
-        yield PlannedFunction(each.words, cells, share=float(each.share), noise=noise)
+    for dependency in declaration.dependencies:
+        noise = terms.early_noise(dependency.share, declaration.protection)
+        cells = math.prod(declaration.universe.attributes[column].size for column in dependency.columns)
+        yield PlannedFunction(dependency.words, cells, share=float(dependency.share), noise=noise)
 
 
 def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...], poor: str | None) -> Iterator[str]:
@@ -317,7 +316,7 @@ def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...], po
 
 def _first(declaration: Declaration, terms: Terms) -> tuple[PlannedColumn, ...]:
     """Return the measurements for the first model."""
-    columns = {name: each.size for name, each in declaration.universe.attributes.items()}
+    columns = {name: attribute.size for name, attribute in declaration.universe.attributes.items()}
     planned = []
     for place, (name, cells) in enumerate([("total", 1)] if terms.single else columns.items()):
         noise = terms.first_noise(place)
@@ -346,8 +345,9 @@ def _rounds(declaration: Declaration, terms: Terms, *, at_most: int) -> PlannedR
 def _typical_cells(declaration: Declaration, terms: Terms, *, worth: int) -> int:
     """Return the likely number of cells of a round's marginal: one of the workload's that is worth its noise, or a part of one."""
     sizes, model_cells = cells_of(declaration.workload.marginals, declaration.universe.shape), terms.outline.model_cells
-    if model_cells is not None:  # a factored model learns a coarser version of a marginal with too many cells
-        return min(int(median(sizes)), max(min(worth, model_cells) // FINEST_THAT_FITS, 2))
+    if model_cells is not None:
+        # A factored model learns a coarser version of a marginal with too many cells: coarsened in steps, with about half of what fits.
+        return min(int(median(sizes)), max(min(worth, model_cells) // 2, 2))
     parts = cells_of(terms.outline.candidates, declaration.universe.shape)
     fitting = [size for size in sizes if size <= worth] or [max((size for size in parts if size <= worth), default=0)]
     return int(median(fitting)) or min(parts, default=sizes[0])

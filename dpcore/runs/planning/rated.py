@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations, product
-from statistics import fmean, median
+from statistics import fmean, geometric_mean, median
 
 from dpcore.marginals.workload import Axes
 from dpcore.reporting.ratings import FAIR_ERROR, GOOD_ERROR, Rating, percent, rate
@@ -25,7 +25,6 @@ UNEQUAL_CELLS = 5
 MIDDLE_SHARE = 0.1
 """The middle count of such a column, as a share of its mean count. It was 0.2 in the median of 88 columns of five public tables, and a tenth
 or more in two thirds of them, whatever their number of cells."""
-LEAST_ERROR = 1e-9
 BEST_SHARE = Fraction(1, 2)
 """If noise would swamp every pair, so that there are no rounds, a pair's noise is stated for this share of the budget."""
 
@@ -98,19 +97,19 @@ class Rated:
     def __post_init__(self) -> None:
         """Count the ratings."""
         asked: Sequence[RatedColumn | RatedPair] = self.pairs or self.columns
-        ratings, errors = [each.rating for each in asked], [each.error for each in asked]
-        found = {
+        ratings, errors = [item.rating for item in asked], [item.error for item in asked]
+        figures = {
             "asked_for": "pairs" if self.pairs else "columns",
-            **{each.value: ratings.count(each) for each in Rating},
-            "typical": _geometric_mean(errors, least=LEAST_ERROR),
+            **{rating.value: ratings.count(rating) for rating in Rating},
+            "typical": geometric_mean(max(error, 1e-9) for error in errors),
         }
-        for name, value in found.items():
+        for name, value in figures.items():
             object.__setattr__(self, name, value)
 
     @property
     def burden(self) -> float:
         """The geometric mean of the errors, as if none were smaller than a good one: less noise than that is no help."""
-        return _geometric_mean([each.error for each in self.pairs or self.columns], least=GOOD_ERROR)
+        return geometric_mean(max(item.error, GOOD_ERROR) for item in self.pairs or self.columns)
 
     @property
     def number(self) -> int:
@@ -123,47 +122,43 @@ class Rated:
         return self.asked_for == "pairs" and 0 < self.rounds < len(self.columns) - 1
 
 
-def _geometric_mean(errors: Sequence[float], *, least: float) -> float:
-    return math.exp(math.fsum(math.log(max(error, least)) for error in errors) / len(errors))
-
-
-def poor_warning(found: Rated, *, rows: int, guessed: bool) -> str | None:
+def poor_warning(ratings: Rated, *, rows: int, guessed: bool) -> str | None:
     """Return the warning that a plan gives, and a run before it charges anything.
 
     If rounds measure most pairs for certain, or none are asked for, it warns if most of what was asked for is poor. Otherwise it warns if columns
     drawn each by itself may be as near to the table: noise in single columns then moves a pair by more than chance does (`column_noise`).
     """
     guess = ", which is a guess: declare `expect_rows`" if guessed else ""
-    unsure = [pair for pair in found.pairs if pair.measured != "yes"]
-    if len(unsure) > MOST * found.number:
-        noise, chance = column_noise(found, unsure, rows=rows)
+    unsure = [pair for pair in ratings.pairs if pair.measured != "yes"]
+    if len(unsure) > MOST * ratings.number:
+        noise, chance = column_noise(ratings, unsure, rows=rows)
         return (
             None
             if noise <= chance
             else (
-                f"columns drawn each by itself may be as near to the table as the release: {found.rounds:,} rounds do not measure all "
-                f"{found.number:,} pairs of columns, and noise in single columns moves a pair by {percent(noise)} of the rows; chance moves it by "
+                f"columns drawn each by itself may be as near to the table as the release: {ratings.rounds:,} rounds do not measure all "
+                f"{ratings.number:,} pairs of columns, and noise in single columns moves a pair by {percent(noise)} of the rows; chance moves it by "
                 f"{percent(chance)} with about {rows:,} rows{guess}; ask for fewer columns, or raise epsilon"
             )
         )
-    if found.poor <= MOST * found.number:
+    if ratings.poor <= MOST * ratings.number:
         return None
-    asked = "pairs of columns" if found.asked_for == "pairs" else "columns"
+    asked = "pairs of columns" if ratings.asked_for == "pairs" else "columns"
     return (
-        f"{found.poor:,} of {found.number:,} {asked} would be {Rating.POOR}: expect noise of {percent(found.typical)} of a typical count "
+        f"{ratings.poor:,} of {ratings.number:,} {asked} would be {Rating.POOR}: expect noise of {percent(ratings.typical)} of a typical count "
         f"with about {rows:,} rows{guess}; the release would be mostly noise"
     )
 
 
-def column_noise(found: Rated, pairs: Sequence[RatedPair], *, rows: int) -> tuple[float, float]:
+def column_noise(ratings: Rated, pairs: Sequence[RatedPair], *, rows: int) -> tuple[float, float]:
     """Return the mean L1 error that noise in its two columns causes in a pair, and that of chance: the sampling error of so many rows.
 
     Both are shares of the rows. A pair that no round measures has the first one at least. Errors of two columns add up as squares.
     """
-    columns = {column.name: column for column in found.columns}
+    columns = {column.name: column for column in ratings.columns}
     both = [tuple(columns[name] for name in pair.columns) for pair in pairs]
-    noise = fmean(math.hypot(*(column.noise for column in each)) for each in both)
-    return noise, fmean(ABSOLUTE * math.sqrt(math.prod(column.cells for column in each) / rows) for each in both)
+    noise = fmean(math.hypot(*(column.noise for column in pair)) for pair in both)
+    return noise, fmean(ABSOLUTE * math.sqrt(math.prod(column.cells for column in pair) / rows) for pair in both)
 
 
 def rated(declaration: Declaration, terms: Terms, *, first: Sequence[tuple[int, float]]) -> Rated:
@@ -185,36 +180,11 @@ def rated(declaration: Declaration, terms: Terms, *, first: Sequence[tuple[int, 
     for place, (name, attribute) in enumerate(declaration.universe.attributes.items()):
         cells, error = first[place] if first else (shape[place], terms.error(shape[place], single))
         pairs_error = median(errors[name]) if name in errors else None
-        equal = cells < UNEQUAL_CELLS or isinstance(attribute, Fine)
-        alone = _Alone(cells, error, blurred(attribute, cells), rows=terms.rows, equal=equal)
-        columns.append(_column(name, attribute, alone=alone, pairs_error=pairs_error, why=ids.get(name)))
+        why = ids.get(name)
+        columns.append(
+            _column(name, attribute, cells=cells, noise=error, rows=terms.rows, pairs_error=pairs_error, why=why)
+        )
     return Rated(tuple(columns), pairs, rounds=terms.outline.rounds)
-
-
-@dataclass(frozen=True)
-class _Alone:
-    """A column by itself: its cells, its noise and what they blur as shares, and the rows. `equal` if its cells have about equal counts."""
-
-    cells: int
-    noise: float
-    blur: float
-    rows: int
-    equal: bool
-
-    @property
-    def error(self) -> float:
-        """The error, as a share of the rows."""
-        return self.noise + self.blur
-
-    @property
-    def middle_error(self) -> float:
-        """The error of the middle count, as a share of it."""
-        return self.error if self.equal else self.error / MIDDLE_SHARE
-
-    @property
-    def drowned(self) -> int:
-        """The number of rows below which a count is poor."""
-        return math.ceil(self.noise * self.rows / self.cells / FAIR_ERROR)
 
 
 def blurred(attribute: Attribute, cells: int) -> float:
@@ -225,30 +195,38 @@ def blurred(attribute: Attribute, cells: int) -> float:
     return 1 / cells if isinstance(attribute, Fine) and cells < attribute.places else 0.0
 
 
-def _column(
-    name: str, attribute: Attribute, *, alone: _Alone, pairs_error: float | None, why: str | None
+def _column(  # noqa: PLR0913  a column, alone and in pairs
+    name: str, attribute: Attribute, *, cells: int, noise: float, rows: int, pairs_error: float | None, why: str | None
 ) -> RatedColumn:
-    rating, middle = rate(alone.error), rate(alone.middle_error)
+    blur = blurred(attribute, cells)
+    error = noise + blur
+    equal = cells < UNEQUAL_CELLS or isinstance(attribute, Fine)
+    middle_error = error if equal else error / MIDDLE_SHARE
+    drowned = math.ceil(noise * rows / cells / FAIR_ERROR)
+    rating, middle = rate(error), rate(middle_error)
     in_pairs = None if pairs_error is None else rate(pairs_error)
     if why is not None:
         sentence = f"{name} looks like an id: {why}; leave it out of the universe, or declare coarser cells"
     else:
         good, rare = {rating, in_pairs or rating} == {Rating.GOOD}, rating is Rating.GOOD and middle is not rating
-        said = [_frequent(attribute, alone)] if rare else []
+        what = "values" if isinstance(attribute, Categorical) else "cells"
+        said = (
+            [f"frequent {what} are good; {what} with fewer than about {drowned:,} rows drown in noise"] if rare else []
+        )
         if not (good and rare):
-            said.append(_expected_of_column(alone.error, pairs_error, what="an error" if alone.blur else "noise"))
+            said.append(_expected_of_column(error, pairs_error, what="an error" if blur else "noise"))
         if not good:
             said.append(_remedy(attribute))
         sentence = f"{name} has {_size(attribute)}: {'; '.join(said)}"
     return RatedColumn(
         name,
-        cells=alone.cells,
-        noise=alone.noise,
-        error=alone.error,
+        cells=cells,
+        noise=noise,
+        error=error,
         rating=rating,
-        middle_error=alone.middle_error,
+        middle_error=middle_error,
         middle_rating=middle,
-        drowned=alone.drowned,
+        drowned=drowned,
         pairs_error=pairs_error,
         pairs_rating=in_pairs,
         id=why,
@@ -262,12 +240,6 @@ def _expected_of_column(error: float, pairs_error: float | None, *, what: str) -
         return f"expect {what} of {percent(error)}"
     alone = f"{percent(error)} alone and " if rate(error) is rate(pairs_error) else ""
     return f"expect {what} of {alone}{percent(pairs_error)} in pairs"
-
-
-def _frequent(attribute: Attribute, alone: _Alone) -> str:
-    """Say that a good rating is about frequent values only."""
-    what = "values" if isinstance(attribute, Categorical) else "cells"
-    return f"frequent {what} are good; {what} with fewer than about {alone.drowned:,} rows drown in noise"
 
 
 def _size(attribute: Attribute) -> str:
@@ -291,14 +263,14 @@ def _pairs(declaration: Declaration, terms: Terms) -> list[RatedPair]:
     """Rate every pair in the workload of columns with more than one value."""
     names, shape = declaration.universe.names, declaration.universe.shape
     attributes = tuple(declaration.universe.attributes.values())
-    several = [size > 1 or blurred(each, size) > 0 for each, size in zip(attributes, shape, strict=True)]
-    wanted = [axes for axes in declaration.workload.parts() if len(axes) == 2 and all(several[axis] for axis in axes)]
-    if not wanted:
+    several = [size > 1 or blurred(attribute, size) > 0 for attribute, size in zip(attributes, shape, strict=True)]
+    asked = [axes for axes in declaration.workload.parts() if len(axes) == 2 and all(several[axis] for axis in axes)]
+    if not asked:
         return []
     measuring = _Measuring(terms, shape)
-    found = []
-    for axes in wanted:
-        (one, other), (noise, measured) = axes, measuring.of(axes)
+    rated_pairs = []
+    for axes in asked:
+        (first, second), (noise, measured) = axes, measuring.of(axes)
         error, cells = min(
             (
                 terms.error(math.prod(merged), noise) + sum(map(blurred, map(attributes.__getitem__, axes), merged)),
@@ -308,9 +280,11 @@ def _pairs(declaration: Declaration, terms: Terms) -> list[RatedPair]:
         )
         what = "an error" if any(blurred(attributes[axis], shape[axis]) for axis in axes) else "noise"
         said = _expected(terms, error, measured, what=what)
-        sentence = f"{names[one]} x {names[other]} has {cells:,} cell{'s' if cells > 1 else ''}: {said}"
-        found.append(RatedPair((names[one], names[other]), cells, noise, error, measured, rate(error), sentence))
-    return found
+        sentence = f"{names[first]} x {names[second]} has {cells:,} cell{'s' if cells > 1 else ''}: {said}"
+        rated_pairs.append(
+            RatedPair((names[first], names[second]), cells, noise, error, measured, rate(error), sentence)
+        )
+    return rated_pairs
 
 
 def _merged(attribute: Attribute, cells: int) -> list[int]:
@@ -358,7 +332,7 @@ class _Measuring:
         if self._single:  # a single count of the pair, as a round measures it
             return self._noise, "perhaps"
         if pair in self._surely:  # the measurements are combined, weighted by their precision
-            return self._noise / math.sqrt(sum(1 / each for each in self._surely[pair])), "yes"
+            return self._noise / math.sqrt(sum(1 / sums for sums in self._surely[pair])), "yes"
         if pair in self._perhaps:
             return self._noise * math.sqrt(median(self._perhaps[pair])), "perhaps"
         return self._noise, "no"

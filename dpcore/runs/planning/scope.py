@@ -8,17 +8,13 @@ from statistics import median_low
 from dpcore.descent import threshold
 from dpcore.errors import UsageError
 from dpcore.marginals.workload import Axes
-from dpcore.mechanisms import DiscreteLaplace, ExponentialMechanism
-from dpcore.mechanisms.pricing import cell_noise, marginal_noise
+from dpcore.mechanisms import DiscreteLaplace
+from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, mu_of, pure_gdp, pure_zcdp, spend_amount
-from dpcore.privacy.accounting.amounts import LARGEST
 from dpcore.runs.planning.noise import Terms
 from dpcore.spec import Declaration
 from dpcore.universe import Universe
 from dpcore.universe.leaves import Fine
-
-MOST_LISTED = 10**18
-"""The largest number of cells that is given exactly: every JSON reader can hold it as an integer."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,8 @@ class PlannedUniverse:
     def of(cls, universe: Universe) -> "PlannedUniverse":
         """Return the size of a universe."""
         size = universe.size
-        return cls(len(universe.shape), size if size <= MOST_LISTED else None, math.log10(size))
+        exact = size if size <= 10**18 else None  # every JSON reader can hold it as an integer
+        return cls(len(universe.shape), exact, math.log10(size))
 
 
 @dataclass(frozen=True)
@@ -134,30 +131,6 @@ def planned_discovery(declaration: Declaration, terms: Terms) -> tuple[PlannedDi
             )
         )
     return tuple(planned)
-
-
-def unspent_share(terms: Terms) -> float:
-    """Return a lower bound on the share of the budget that cannot be spent, since no answer costs more than one with the least noise.
-
-    The steps follow the curator: each takes its part of the remaining budget, or at most the price of the answer with the least noise.
-    """
-    outline, most = terms.outline, LARGEST * AMOUNT_OF_ONE
-    kind = cell_noise if terms.single else marginal_noise
-    least_noise = kind(most, currency=terms.currency, protection=terms.protection).price(terms.currency)
-    selecting = ExponentialMechanism.for_amount(most, currency=terms.currency, sensitivity=1).price(terms.currency)
-    shares = [share for shares in outline.first for share in shares]
-    steps = [(float(share), float(least_noise)) for share in shares]
-    # coarser versions for ranges: their number depends on the data
-    steps.append((float(1 - sum(shares) - outline.rest), math.inf))
-    if outline.measuring is not None:
-        selection = float(outline.selecting * outline.rest / outline.rounds)
-        steps += outline.rounds * [(selection, float(selecting)), (float(outline.measuring), float(least_noise))]
-    left, planned = float(terms.amount * terms.left), 1.0
-    for share, dearest in steps:
-        if planned > 0:
-            left -= min(left * min(share / planned, 1.0), dearest)
-            planned -= share
-    return left / terms.amount
 
 
 def cells_of(sets: tuple[Axes, ...], shape: tuple[int, ...]) -> list[int]:

@@ -1,9 +1,9 @@
 """Find the smallest epsilon at which the noise in a marginal causes at most a given error."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import date
-from functools import cached_property, lru_cache
 from math import inf, prod
 from typing import Any
 
@@ -16,15 +16,10 @@ from dpcore.runs.planning.grounds import grounds_of
 from dpcore.runs.planning.kept import KeptRows
 from dpcore.runs.planning.noise import Terms, terms_of
 from dpcore.spec import Declaration
-from dpcore.spec.release import PmwSpec
-from dpcore.strategies import strategy_for
+from dpcore.strategies import Strategy, strategy_for
 
-MOST_EPSILON = 100.0
-MOST_ERROR = 2.0
-"""The largest L1 distance of two tables with the same number of rows, as a share of the rows."""
 STEPS, DECADES = 900, 8
-"""The number of three-digit epsilons in a decade, such as 1.23, and the number of decades searched up to the largest epsilon."""
-SLACK = 0.9  # if the number of rounds differs, a share of the budget may also grow with epsilon, but by less than this factor
+"""The number of three-digit epsilons in a decade, such as 1.23, and the number of decades searched up to epsilon 100."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +75,24 @@ def epsilon_for(  # noqa: PLR0913  the marginal with its error, and what a plan 
         units: The approximate number of units, as for a plan.
         as_of: The day as of which blocks are complete, as for a plan.
     """
-    if not 0 < error < MOST_ERROR:
+    if not 0 < error < 2:  # the largest L1 distance of two tables with the same number of rows
         raise UsageError(
             "the error must be above 0 and below 2: it is an L1 distance, as a share of the rows; ask for one such as 0.02"
         )
     grounds = grounds_of(declaration, rows=rows, units=units, as_of=as_of)
     declaration = grounds.limited(declaration).covering(grounds.blocks)
-    kept = grounds.kept(declaration)
-    search = _Search(declaration, _axes(declaration, columns), currency=grounds.currency, rows=kept.rows)
+    counting = grounds.kept(declaration)
+    axes, strategy = _axes(declaration, columns), strategy_for(declaration)
+    if strategy.single_counts:
+        name = declaration.strategy.name
+        raise UsageError(
+            f"strategy {name} measures single counts, never a whole marginal; write mwem or adaptive instead"
+        )
+    search = _Search(declaration, axes, strategy, currency=grounds.currency, rows=counting.rows)
     index = search.least(error)
     if index is None:
         raise UsageError(
-            f"no epsilon up to {MOST_EPSILON:g} makes the error of {_named(columns)} so small: at {MOST_EPSILON:g} it is "
+            f"no epsilon up to 100 makes the error of {_named(columns)} so small: at 100 it is "
             f"{search.error(_LAST):.3g} of the rows; allow a larger error, fewer or coarser columns, or fewer `rounds`"
         )
     terms = search.terms(index)
@@ -104,7 +105,7 @@ def epsilon_for(  # noqa: PLR0913  the marginal with its error, and what a plan 
         wanted=error,
         rows=grounds.rows,
         rows_from=grounds.rows_from,
-        kept=kept,
+        kept=counting,
         epsilon=_epsilon(index),
         delta=declaration.spec.privacy.delta,
         currency=grounds.currency.value,
@@ -113,47 +114,41 @@ def epsilon_for(  # noqa: PLR0913  the marginal with its error, and what a plan 
         noise=search.noise_in(terms),
         rounds=terms.outline.rounds if search.joint else None,
         spec_epsilon=declaration.spec.privacy.epsilon,
-        spec_error=search.error_now,
+        spec_error=None if search.error(None) == inf else search.error(None),
         refused=None if refused is None else str(refused),
     )
 
 
 class _Search:
-    """Searches the three-digit epsilons for the smallest that is enough.
+    """Searches the three-digit epsilons for one that is enough while the next smaller one is not.
 
-    A larger epsilon does not always mean less noise: it may also mean one more round. With the same plan it does mean less noise. The best
-    error within a range of epsilons is therefore bounded by its ends: the plan of the smaller one, paid for with the larger one.
+    A larger epsilon means less noise, but for the few at which it also means one more round.
     """
 
-    def __init__(self, declaration: Declaration, axes: Axes, *, currency: Currency, rows: int) -> None:
+    def __init__(
+        self, declaration: Declaration, axes: Axes, strategy: Strategy, *, currency: Currency, rows: int
+    ) -> None:
         self._declaration, self._axes, self._currency, self._rows = declaration, axes, currency, rows
-        self._strategy = strategy_for(declaration)  # the same for every epsilon, like the smallest share
-        self._smallest = smallest_share(declaration, self._strategy)
+        self._strategy = strategy  # the same for every epsilon, like the smallest share
+        self._smallest = smallest_share(declaration, strategy)
         self.joint = len(axes) > 1
         self.cells = prod(declaration.universe.shape[axis] for axis in axes)
-        self.terms = lru_cache(maxsize=None)(self._terms)
         if self.joint:
             self._check(self.terms(_LAST))
 
-    def least(self, wanted: float) -> int | None:
-        """Return the index of the smallest epsilon whose error is at most `wanted` and within the strategy's own limit."""
+    def least(self, most_error: float) -> int | None:
+        """Return the index of an epsilon whose error is at most this and within the strategy's own limit, unlike the next smaller one's."""
         room = self.terms(_LAST).outline.room
-        return self._least(-1, _LAST, at_most=wanted if room is None or not self.joint else min(wanted, room))
+        tolerated = most_error if room is None or not self.joint else min(most_error, room)
+        index = bisect_left(range(_LAST + 1), -tolerated, key=lambda index: -self.error(index))
+        return index if index <= _LAST else None
 
-    def error(self, index: int) -> float:
-        """Return the error at an epsilon; infinity if the epsilon is too small for any run."""
+    def error(self, index: int | None) -> float:
+        """Return the error at an epsilon, or at the spec's own; infinity if the epsilon is too small for any run."""
         try:
             return self.error_in(self.terms(index))
         except UsageError:
             return inf
-
-    @cached_property
-    def error_now(self) -> float | None:
-        """The error at the spec's own epsilon."""
-        try:
-            return self.error_in(self._terms_of(self._declaration))
-        except UsageError:
-            return None
 
     def error_in(self, terms: Terms) -> float:
         """Return the error of the marginal in a run on these terms."""
@@ -164,30 +159,9 @@ class _Search:
         noise = terms.round_noise() if self.joint else terms.first_noise(self._axes[0])
         return inf if noise is None else noise
 
-    def _least(self, low: int, high: int, *, at_most: float) -> int | None:
-        """Return the smallest index above `low` and up to `high` whose error is at most `at_most`; None if there is none."""
-        if self._at_best(low, high) > at_most:
-            return None
-        if high - low == 1:
-            return high
-        middle = (low + high) // 2
-        found = self._least(low, middle, at_most=at_most)
-        return self._least(middle, high, at_most=at_most) if found is None else found
-
-    def _at_best(self, low: int, high: int) -> float:
-        """Return a lower bound on the error of all indices above `low` and up to `high`; the exact error if there is only one."""
-        own = self.error(high)
-        if high - low == 1 or own == inf:
-            return own
-        if low < 0 or self.error(low) == inf:
-            return 0.0
-        terms, before = self.terms(high), self.terms(low).outline
-        return own if before == terms.outline else SLACK * self.error_in(replace(terms, outline=before))
-
-    def _terms(self, index: int) -> Terms:
-        return self._terms_of(at(self._declaration, _epsilon(index)))
-
-    def _terms_of(self, declaration: Declaration) -> Terms:
+    def terms(self, index: int | None) -> Terms:
+        """Return the terms of a run with an epsilon, or with the spec's own."""
+        declaration = self._declaration if index is None else at(self._declaration, _epsilon(index))
         return terms_of(declaration, self._strategy, currency=self._currency, rows=self._rows, smallest=self._smallest)
 
     def _check(self, richest: Terms) -> None:
@@ -218,15 +192,13 @@ def _epsilon(index: int) -> float:
 
 
 def _axes(declaration: Declaration, columns: Sequence[str]) -> Axes:
-    """Return the axes of the columns with more than one cell. Raise if the columns are no marginal, or if the strategy measures none."""
+    """Return the axes of the columns with more than one cell. Raise if the columns are no marginal."""
     names, shape = declaration.universe.names, declaration.universe.shape
     unknown = [name for name in columns if name not in names]
     if unknown:
         raise UsageError(f"{_named(unknown)}: not a column of the universe; `dpflow check` lists its columns")
     if not columns or len(set(columns)) < len(columns):
         raise UsageError("name each column of the marginal once, and at least one")
-    if isinstance(declaration.strategy, PmwSpec):
-        raise UsageError("strategy pmw measures single counts, never a whole marginal; write mwem or adaptive instead")
     axes = tuple(sorted(names.index(name) for name in columns))
     return tuple(axis for axis in axes if shape[axis] > 1) or axes[:1]
 

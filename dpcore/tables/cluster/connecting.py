@@ -1,17 +1,24 @@
-"""Connect to a running Dask cluster, or start a temporary one on this machine."""
+"""Connect to a running Dask cluster, or start a temporary one on this machine.
 
+Workers on this machine spill data into a scratch folder that is private to the steward and removed when the run ends. A run that is killed
+cannot clean up. The next run removes folders whose lock nobody holds.
+"""
+
+import fcntl
 import logging
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dpcore import private_log as stewardlog
 from dpcore.errors import SourceError, UsageError
-from dpcore.places import PRIVATE_VARIABLE
+from dpcore.places import PRIVATE_VARIABLE, made_private_folder
 from dpcore.spec.engine import EngineSpec
-from dpcore.tables.cluster.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -19,7 +26,8 @@ if TYPE_CHECKING:
 Connect: TypeAlias = Callable[[EngineSpec], AbstractContextManager["Client"]]
 """Connects a run to its cluster. When the context ends, a cluster that the run started is closed; any other keeps running."""
 
-WAIT_SECONDS = 60
+PREFIX = "cluster-"
+LOCK = "lock"
 LOGGERS = ("distributed", "tornado", "bokeh")
 CONFIG = {
     # The HTTP pages and metrics of scheduler and workers need no password, so they are switched off.
@@ -74,7 +82,7 @@ def reached(connect: Callable[[], "Client"], *, engine: EngineSpec) -> "Client":
     """
     try:
         client = connect()
-        client.wait_for_workers(1, timeout=WAIT_SECONDS)
+        client.wait_for_workers(1, timeout=60)
     except Exception as error:  # noqa: BLE001  Dask, sockets and TLS raise many kinds of errors
         stewardlog.record(error, where="cluster")
     else:
@@ -119,13 +127,64 @@ def _logs_taken() -> Iterator[None]:
     """Redirect Dask's logs in this process, which may run the scheduler and the nannies of the workers."""
     import distributed  # noqa: F401, PLC0415  the import installs its log handlers
 
-    known = [name for name in logging.Logger.manager.loggerDict if name.partition(".")[0] in LOGGERS]
+    loggers = [name for name in logging.Logger.manager.loggerDict if name.partition(".")[0] in LOGGERS]
     handler = _StewardsHandler(level=logging.WARNING)
     with ExitStack() as before:
-        for logger in map(logging.getLogger, sorted({*known, *LOGGERS})):
+        for logger in map(logging.getLogger, sorted({*loggers, *LOGGERS})):
             before.callback(setattr, logger, "handlers", logger.handlers)
             before.callback(setattr, logger, "propagate", logger.propagate)
             top = logger.name in LOGGERS
             logger.handlers = [handler] if top else []
             logger.propagate = not top
         yield
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield a new folder in the steward's private folder that other users cannot read, and remove it afterwards.
+
+    Raises:
+        UsageError: If the folder cannot be created.
+    """
+    folder = _new_folder()
+    lock = _locked(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _new_folder() -> Path:
+    with suppress(OSError):
+        place = made_private_folder().resolve()
+        _sweep(place)
+        return Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))  # mode 0700
+    raise UsageError(
+        "the steward's private folder is not writable, and workers need scratch space there; name another folder in DPFLOW_PRIVATE"
+    )
+
+
+def _sweep(place: Path) -> None:
+    """Remove the folders of runs that have ended."""
+    for folder in place.glob(f"{PREFIX}*"):
+        # A folder without a lock file is just being created, and is left for a later run to check.
+        lock = _locked(folder, create=False)
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def _locked(folder: Path, *, create: bool = True) -> int | None:
+    """Lock the folder until the returned descriptor is closed or the process ends. Return None if another process holds the lock."""
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock

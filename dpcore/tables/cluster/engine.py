@@ -1,25 +1,70 @@
-"""Read and count on a Dask cluster, which is connected on first use."""
+"""Read and count on a Dask cluster, which is connected on first use. The rows stay on its workers, and only counts come back."""
 
 import logging
-from collections.abc import Collection
+import secrets
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from distributed import Client
+import numpy as np
+from dask import array, dataframe, delayed
+from distributed import Client, futures_of, wait
 
+from dpcore.marginals.workload import Axes
+from dpcore.privacy.protection import Protection
 from dpcore.spec.engine import EngineSpec
 from dpcore.tables.cluster.connecting import Connect
-from dpcore.tables.cluster.histogram import ClusterHistogram
-from dpcore.tables.cluster.records import ClusterRecords, ingest_on, readable_version_on
+from dpcore.tables.cluster.failures import publicly
+from dpcore.tables.cluster.work import (
+    Task,
+    as_frame,
+    code_piece,
+    count_partition,
+    finish_units,
+    id_column,
+    sum_piece,
+    without_rows,
+)
+from dpcore.tables.counting import Counts, in_groups
 from dpcore.tables.engines import Engine
 from dpcore.tables.histogram import Histogram
-from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source
+from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned
+from dpcore.tables.ingest.coded import Coded
+from dpcore.tables.ingest.records import Coder, checked_pieces, finished
+from dpcore.tables.sources.part import Part
 from dpcore.universe import Universe
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+
+T = TypeVar("T")
 
 progress = logging.getLogger("dpcore.progress")
 
 
+class ClusterRecords(Versioned):
+    """Rows on a cluster, for the histogram that counts them there.
+
+    Attributes:
+        client: The client of the cluster.
+        parts: The rows, as dataframes on its workers.
+        kind: Rows of the same columns, of which there are none.
+    """
+
+    __slots__ = ("client", "kind", "parts")
+
+    def __init__(
+        self, *, client: Client, parts: Sequence["Delayed"], kind: Coded, protection: Protection, version: str | None
+    ) -> None:
+        super().__init__(version, protection=protection)
+        self.client = client
+        self.parts = parts
+        self.kind = kind
+
+
 class DaskEngine(Engine):
-    """Reads and counts on a Dask cluster. The rows stay on its workers."""
+    """Reads and counts on a Dask cluster."""
 
     def __init__(self, spec: EngineSpec, *, connect: Connect) -> None:
         self._spec = spec
@@ -33,12 +78,49 @@ class DaskEngine(Engine):
 
     def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
         """Compute the version on the workers."""
-        client = self._connected()
-        return readable_version_on(client, source, coding=coding, undecided=undecided, fingerprint=fingerprint)
+        client, pieces = self._connected(), source.pieces(ids=coding.ids)
 
-    def read(self, source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint) -> ClusterRecords:
-        """Read the table on the workers, which hold the rows in memory."""
-        return ingest_on(self._connected(), source, coding=coding, draws=draws, fingerprint=fingerprint)
+        def sums_of_pieces() -> Any:
+            sums = _tasks(sum_piece, pieces, coding=coding, undecided=frozenset(undecided), fingerprint=fingerprint)
+            return client.gather(client.compute(sums))
+
+        sums = _asked(client, sums_of_pieces, doing="reading the table")
+        return fingerprint.version(sum(sums, start=Fingerprint.nothing()))
+
+    def read(
+        self, source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint | None = None
+    ) -> ClusterRecords:
+        """Read the table on the workers, which hold the rows in memory, and wait until they are done.
+
+        One worker reads each piece of the table. Dask's shuffle brings all rows of a unit to one partition, where the same functions as on
+        this machine reduce and finish them. Rows and draws are functions of the piece alone, so if a worker is lost, others compute the same
+        result again.
+        """
+        client, pieces = self._connected(), checked_pieces(source, coding)
+        coder = Coder(coding, draws, fingerprint)
+        kind = without_rows(coder)
+        after = finished(kind, coding) if coding.by_unit else kind
+
+        def rows_and_sums() -> tuple[Sequence["Delayed"], Any]:
+            coded = _tasks(code_piece, pieces, coder=coder)
+            frame = dataframe.from_delayed([rows for rows, _ in coded], meta=as_frame(kind), verify_meta=False)
+            if coding.by_unit:
+                finish = Task(finish_units, word=_new_word(), doing="bounding", kind=kind, coding=coding)
+                shuffled = frame.shuffle(on=id_column(kind), npartitions=len(pieces), shuffle_method="p2p")
+                frame = shuffled.map_partitions(finish, meta=as_frame(after), enforce_metadata=False)
+            # together, so that each piece is read only once
+            held = client.persist([*frame.to_delayed(), *(sums for _, sums in coded)])
+            futures = futures_of(held)
+            wait(futures)
+            for future in futures:
+                if future.status != "finished":
+                    future.result()  # raises; for a finished future it would fetch the rows
+            rows = held[: -len(pieces)]
+            return rows, client.gather(futures_of(held[len(rows) :]))
+
+        rows, sums = _asked(client, rows_and_sums, doing="reading the table")
+        version = None if fingerprint is None else fingerprint.version(sum(sums, start=Fingerprint.nothing()))
+        return ClusterRecords(client=client, parts=rows, kind=after, protection=coding.counted, version=version)
 
     def count(self, records: ClusterRecords, universe: Universe) -> Histogram:
         """Return a histogram that counts on the workers, on demand."""
@@ -54,3 +136,72 @@ class DaskEngine(Engine):
             self._client = self._opened.enter_context(self._connect(self._spec))
             progress.info("the Dask cluster has %d workers", len(self._client.nthreads()))
         return self._client
+
+
+class ClusterHistogram(Histogram):
+    """Exact counts of rows by cell. The workers count the rows they hold, and their counts are added up in a tree."""
+
+    __slots__ = ("_records",)
+
+    def __init__(self, records: ClusterRecords, universe: Universe) -> None:
+        super().__init__(universe.shape, protection=records.protection)
+        self._records = records
+
+    def _counts(self, sets: Sequence[Axes]) -> list[Counts]:
+        counts: list[Counts] = []
+
+        def cells(axes: Axes) -> int:
+            return prod(self._shape[axis] for axis in axes)
+
+        # a worker holds a few times as many 8-byte integers
+        for group in in_groups(sets, cells=cells, most=1 << 22):
+            sums = self._sums(group, cells=sum(map(cells, group)))
+            marginals = np.split(sums, np.cumsum([cells(axes) for axes in group])[:-1])
+            shapes = [[self._shape[axis] for axis in axes] for axes in group]
+            counts += [marginal.reshape(shape) for marginal, shape in zip(marginals, shapes, strict=True)]
+        return counts
+
+    def _sums(self, sets: Sequence[Axes], *, cells: int) -> Counts:
+        """Return the counts of all sets in one row. Nothing else leaves the workers."""
+        records, word = self._records, _new_word()
+        settings = {"kind": records.kind, "shape": self._shape, "sets": sets, "coarse": tuple(self._coarse)}
+        count = delayed(Task(count_partition, word=word, doing="counting", **settings), pure=True)
+
+        def total() -> Counts:
+            rows = [
+                array.from_delayed(
+                    count(part, dask_key_name=f"dpflow-counts-{word}-{number}"), shape=(1, cells), dtype=np.int64
+                )
+                for number, part in enumerate(records.parts)
+            ]
+            sums: Counts = records.client.compute(array.concatenate(rows).sum(axis=0, split_every=8)).result()
+            return sums
+
+        return _asked(records.client, total, doing="counting")
+
+
+def _asked(client: Client, question: Callable[[], T], *, doing: str) -> T:
+    """Run a computation on the cluster. If it fails, raise an error with a public message."""
+
+    def ask() -> T:
+        with client.as_current():
+            return question()
+
+    return publicly(ask, doing=doing, where="on the cluster")
+
+
+def _tasks(function: Callable[..., Any], pieces: Sequence[Part], **settings: Any) -> list[Any]:
+    """Return one delayed call for each piece, whose names are meaningless."""
+    words = [f"{_new_word()}-{number}" for number in range(len(pieces))]
+    return [
+        delayed(
+            Task(function, word=word, doing="reading the table", piece=piece, number=number, **settings),
+            nout=2,
+            pure=True,
+        )(dask_key_name=f"dpflow-piece-{word}")
+        for number, (word, piece) in enumerate(zip(words, pieces, strict=True))
+    ]
+
+
+def _new_word() -> str:
+    return secrets.token_hex(8)

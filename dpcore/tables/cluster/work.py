@@ -1,186 +1,110 @@
-"""The tasks of a cluster's workers: code a piece of the table, bound a partition, count a partition.
+"""The work of a cluster's workers: code a piece of the table, finish the units of a partition, count a partition.
 
-Raw rows are read, coded and freed within one call. Dask derives task names from arguments and logs the repr of a failed task, so the names
-and reprs of all tasks here are public.
+Raw rows are read, coded and freed within one call. Between the calls, coded rows are dataframes, which Dask can shuffle.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from dpcore.errors import UsageError
 from dpcore.marginals.workload import Axes
 from dpcore.tables.cluster.failures import publicly
-from dpcore.tables.cluster.frames import Layout, sums_frame
 from dpcore.tables.counting import Coarse, Counts, count_sets
-from dpcore.tables.ingest.agreement import agreed
-from dpcore.tables.ingest.bounding import bound
 from dpcore.tables.ingest.coded import Coded
 from dpcore.tables.ingest.coding import Coding
-from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
-from dpcore.tables.ingest.records import piece_sums
-from dpcore.tables.ingest.tally import bucketed, started, tallied
+from dpcore.tables.ingest.records import Coder, finished, piece_sums, reduced
 from dpcore.tables.sources.part import Part
 from dpcore.tables.sources.source import read_piece
 from dpcore.version import installed_version
 
-T = TypeVar("T")
-
-
-def _on_worker(step: Callable[[], T], *, doing: str) -> T:
-    return publicly(step, doing=doing, where="on a worker of the cluster")
-
 
 class Task:
-    """A task whose Dask name and repr consist of its class and a meaningless word."""
+    """A call of a function on a worker.
 
-    def __init__(self, word: str) -> None:
-        self.word = word
-        self.__name__ = f"dpflow-{type(self).__name__}"
+    Dask derives task names from arguments and logs the repr of a failed task, so name and repr are the function's name and a meaningless word.
+    """
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.word}>"
+    def __init__(self, function: Callable[..., Any], *, word: str, doing: str, **settings: Any) -> None:
+        self.__name__ = f"dpflow-{function.__name__}"
+        self._function = function
+        self._word = word
+        self._doing = doing
+        self._settings = settings
+        self._version = installed_version()
 
-    def __dask_tokenize__(self) -> tuple[str, str]:
-        return type(self).__name__, self.word
-
-
-class Piece(Task):
-    """One piece of the table, and its number among all pieces."""
-
-    def __init__(self, word: str, *, number: int, part: Part) -> None:
-        super().__init__(f"{word}-{number}")
-        self.number = number
-        self.part = part
-
-
-class SumPiece(Task):
-    """Reads a piece only for the data's version."""
-
-    def __init__(self, word: str, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> None:
-        super().__init__(word)
-        self.coding = coding
-        self.undecided = frozenset(undecided)
-        self.fingerprint = fingerprint
-
-    def __call__(self, piece: Piece) -> Sums:
-        """Return the piece's fingerprint sums."""
-
-        def summed() -> Sums:
-            return piece_sums(piece.part, coding=self.coding, undecided=self.undecided, fingerprint=self.fingerprint)
-
-        return _on_worker(summed, doing="reading the table")
-
-
-class CodePiece(Task):
-    """Reads a piece and codes its rows."""
-
-    def __init__(self, word: str, *, coding: Coding, draws: Draws, fingerprint: Fingerprint | None) -> None:
-        super().__init__(word)
-        self.coding = coding
-        self.draws = draws
-        self.fingerprint = fingerprint
-        self.version = installed_version()
-
-    def __call__(self, piece: Piece) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the piece's coded rows and their fingerprint sums, each as a dataframe."""
-        return _on_worker(lambda: self._summed(piece), doing="coding the table")
-
-    def _summed(self, piece: Piece) -> tuple[pd.DataFrame, pd.DataFrame]:
-        parts, sums = list(self._coded(piece)), Fingerprint.nothing()
-        if self.fingerprint is not None:
-            for part in parts:
-                sums += self.fingerprint.of(part, shape=self.coding.universe.shape)
-        return self._framed(parts), sums_frame(sums)
-
-    def _framed(self, parts: list[Coded]) -> pd.DataFrame:
-        if self.coding.tallies and parts:
-            parts = [tallied(started(Coded.joined(parts)))]
-        elif self.coding.by_unit and parts:
-            # a row that is not among the k smallest draws of its unit here is not among them in the whole table: do not send it
-            parts = [bound(Coded.joined(parts), rows_per_unit=self.coding.protection.rows_per_unit)]
-        return Layout.of(self.coding).frame(parts)
-
-    def _coded(self, piece: Piece) -> Iterator[Coded]:
-        if self.version != installed_version():
+    def __call__(self, *arguments: Any) -> Any:
+        """Return the function's result. If it fails, raise an error with a public message."""
+        if self._version != installed_version():
             raise UsageError(
                 "the cluster's workers have another version of dpflow than this run; install the same version there"
             )
-        start = 0
-        for batch in read_piece(piece.part, columns=self.coding.columns):
-            yield self.coding.code(batch, draws=self.draws, piece=piece.number, start=start)
-            start += batch.num_rows
+        return publicly(
+            lambda: self._function(*arguments, **self._settings), doing=self._doing, where="on a worker of the cluster"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__} {self._word}>"
+
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return self.__name__, self._word
 
 
-class TakeOne(Task):
-    """Selects one item of another task's result."""
-
-    def __init__(self, word: str, *, place: int) -> None:
-        super().__init__(word)
-        self.place = place
-
-    def __call__(self, parts: Sequence[Any]) -> Any:
-        """Return the item at `place`."""
-        return parts[self.place]
+def as_frame(coded: Coded) -> pd.DataFrame:
+    """Return coded rows as a dataframe, whose columns are numbered in the order of `Coded.columns`."""
+    return pd.DataFrame({str(place): column for place, column in enumerate(coded.columns())}, copy=False)
 
 
-class BoundUnits(Task):
-    """Bounds the rows of each unit in a partition, which holds all rows of its units."""
-
-    def __init__(self, word: str, *, layout: Layout, rows_per_unit: int, agreeing: Sequence[int]) -> None:
-        super().__init__(word)
-        self.layout = layout
-        self.rows_per_unit = rows_per_unit
-        self.agreeing = tuple(agreeing)
-
-    def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows to keep, without ids and draws."""
-
-        def kept() -> pd.DataFrame:
-            coded = agreed(bound(self.layout.coded(frame), rows_per_unit=self.rows_per_unit), axes=self.agreeing)
-            return self.layout.bounded.frame([Coded(coded.codes, weights=coded.weights, ids=None, draws=None)])
-
-        return _on_worker(kept, doing="bounding")
+def as_coded(frame: pd.DataFrame, kind: Coded) -> Coded:
+    """Return the rows of a dataframe. The first argument's columns are those of `kind`, which has no rows."""
+    return kind.like([frame[name].to_numpy() for name in frame])
 
 
-class TallyUnits(Task):
-    """Finds the bucket of each unit's number of rows in a partition, which holds all records of its units."""
-
-    def __init__(self, word: str, *, layout: Layout, edges: Sequence[int]) -> None:
-        super().__init__(word)
-        self.layout = layout
-        self.edges = tuple(edges)
-
-    def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return one record for each unit, without ids."""
-
-        def counted() -> pd.DataFrame:
-            return self.layout.tallied.frame([bucketed(tallied(self.layout.coded(frame)), edges=self.edges)])
-
-        return _on_worker(counted, doing="counting the rows per unit")
+def id_column(kind: Coded) -> str:
+    """Return the column of a dataframe that holds the first word of the ids, which comes before the second one and the draw."""
+    return str(len(kind.columns()) - 3)
 
 
-class CountSets(Task):
-    """Counts a partition over some sets of axes."""
+def without_rows(coder: Coder) -> Coded:
+    """Return coded rows of which there are none, with the columns that a coder gives them."""
+    columns = list(coder.coding.columns)
+    return coder.code(pa.record_batch([pa.nulls(0)] * len(columns), names=columns), piece=0, start=0)[0]
 
-    def __init__(
-        self, word: str, *, layout: Layout, shape: Sequence[int], sets: Sequence[Axes], coarse: Sequence[Coarse]
-    ) -> None:
-        super().__init__(word)
-        self.layout = layout
-        self.shape = tuple(shape)
-        self.sets = tuple(sets)
-        self.coarse = tuple(coarse)
 
-    def __call__(self, frame: pd.DataFrame) -> Counts:
-        """Return the counts of all sets in one row. The rows of all partitions add up."""
+def sum_piece(
+    *, piece: Part, number: int, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint
+) -> Sums:
+    """Read a piece only for the data's version. Return its fingerprint sums."""
+    del number
+    return piece_sums(piece, coding=coding, undecided=undecided, fingerprint=fingerprint)
 
-        def counted() -> Counts:
-            rows = self.layout.coded(frame)
-            counts = count_sets([(rows.codes, rows.weights)], shape=self.shape, sets=self.sets, coarse=self.coarse)
-            return np.concatenate([one.ravel() for one in counts])[np.newaxis]
 
-        return _on_worker(counted, doing="counting")
+def code_piece(*, piece: Part, number: int, coder: Coder) -> tuple[pd.DataFrame, Sums]:
+    """Read a piece and code its rows. Return them, and their fingerprint sums."""
+    parts, sums, start = [without_rows(coder)], Fingerprint.nothing(), 0
+    for batch in read_piece(piece, columns=coder.coding.columns):
+        coded, added = coder.code(batch, piece=number, start=start)
+        parts.append(coded)
+        sums += added
+        start += batch.num_rows
+    rows = Coded.joined(parts)
+    # a row that is not among the k smallest draws of its unit here is not among them in the whole table: do not send it
+    return as_frame(reduced(rows, coder.coding) if coder.coding.by_unit else rows), sums
+
+
+def finish_units(frame: pd.DataFrame, *, kind: Coded, coding: Coding) -> pd.DataFrame:
+    """Return the records of the units of a partition, which holds all their rows."""
+    return as_frame(finished(reduced(as_coded(frame, kind), coding), coding))
+
+
+def count_partition(
+    frame: pd.DataFrame, *, kind: Coded, shape: Sequence[int], sets: Sequence[Axes], coarse: Sequence[Coarse]
+) -> Counts:
+    """Count a partition over some sets of axes, and return all counts in one row. The rows of all partitions add up."""
+    rows = as_coded(frame, kind)
+    counts = count_sets([(rows.codes, rows.weights)], shape=shape, sets=sets, coarse=coarse)
+    return np.concatenate([marginal.ravel() for marginal in counts])[np.newaxis]

@@ -32,9 +32,9 @@ def cover(sets: Sequence[Axes], *, shape: Sequence[int], most_cells: int = MOST_
     [(1, 2), (0, 2), (0, 1)]
     """
     sizes = np.array(shape, dtype=np.float64)
-    wanted = np.zeros((len(sets), len(shape)), dtype=np.float32)
+    needed = np.zeros((len(sets), len(shape)), dtype=np.float32)
     for number, axes in enumerate(sets):
-        wanted[number, list(axes)] = 1
+        needed[number, list(axes)] = 1
     largest_first = sorted(range(len(sets)), key=lambda number: prod(shape[axis] for axis in sets[number]))
     left = np.ones(len(sets), dtype=np.bool_)
     joints = []
@@ -42,8 +42,8 @@ def cover(sets: Sequence[Axes], *, shape: Sequence[int], most_cells: int = MOST_
         seed = largest_first.pop()
         if not left[seed]:
             continue
-        chosen = _grown(wanted[seed] > 0, wanted[left], sizes=sizes, most_cells=most_cells)
-        inside = left & ~wanted[:, ~chosen].any(axis=1)
+        chosen = _grown(needed[seed] > 0, needed[left], sizes=sizes, most_cells=most_cells)
+        inside = left & ~needed[:, ~chosen].any(axis=1)
         left &= ~inside
         # small axes first: cell numbers over the first axes then need few bits
         ordered = sorted(np.flatnonzero(chosen).tolist(), key=lambda axis: shape[axis])
@@ -53,7 +53,7 @@ def cover(sets: Sequence[Axes], *, shape: Sequence[int], most_cells: int = MOST_
 
 def _grown(
     chosen: np.ndarray[tuple[int], np.dtype[np.bool_]],
-    wanted: np.ndarray[tuple[int, int], np.dtype[np.float32]],
+    needed: np.ndarray[tuple[int, int], np.dtype[np.float32]],
     *,
     sizes: np.ndarray[tuple[int], np.dtype[np.float64]],
     most_cells: int,
@@ -62,14 +62,14 @@ def _grown(
     chosen = chosen.copy()
     cells = float(sizes[chosen].prod())
     # marginals that lack more axes are too far from complete for the axes that fit
-    wanted = wanted[wanted[:, ~chosen].sum(axis=1) <= 2]
+    needed = needed[needed[:, ~chosen].sum(axis=1) <= 2]
     while True:
         fits = ~chosen & (cells * sizes <= most_cells)
-        lacking = wanted[:, ~chosen].sum(axis=1)
+        lacking = needed[:, ~chosen].sum(axis=1)
         # rank axes by the marginals they complete; break ties by the marginals they bring one axis closer
-        completed = (lacking == 1).astype(np.float32) @ wanted
-        nearer = (lacking == 2).astype(np.float32) @ wanted
-        worth = np.where(fits, (completed + nearer / (4 * len(wanted))) / np.log2(sizes + 1), 0)
+        completed = (lacking == 1).astype(np.float32) @ needed
+        nearer = (lacking == 2).astype(np.float32) @ needed
+        worth = np.where(fits, (completed + nearer / (4 * len(needed))) / np.log2(sizes + 1), 0)
         best = int(worth.argmax())
         if worth[best] <= 0:
             return chosen

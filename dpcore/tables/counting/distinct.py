@@ -24,7 +24,7 @@ def distinct_rows(chunks: Sequence[Chunk], *, shape: Sequence[int]) -> tuple[lis
             by_rank[axis], keys = np.unique(keys, return_inverse=True)
             bound = len(by_rank[axis])
         keys *= size
-        keys += _joined([codes[axis] for codes, _ in chunks], kind=code_type(size))
+        keys += np.concatenate([np.empty(0, dtype=code_type(size)), *(codes[axis] for codes, _ in chunks)])
         bound *= size
     keys, counts = _counted(keys, [weights for _, weights in chunks if weights is not None])
 
@@ -40,12 +40,8 @@ def distinct_rows(chunks: Sequence[Chunk], *, shape: Sequence[int]) -> tuple[lis
 def _counted(keys: Counts, weights: Sequence[CompactCodes]) -> tuple[Counts, Counts]:
     """Return the keys that occur, and how often each counts."""
     if not weights:
-        found, counts = np.unique(keys, return_counts=True)
-        return found, counts.astype(np.int64)
-    found, ranks = np.unique(keys, return_inverse=True)
+        distinct, counts = np.unique(keys, return_counts=True)
+        return distinct, counts.astype(np.int64)
+    distinct, ranks = np.unique(keys, return_inverse=True)
     # NumPy sums in float64, which is exact for integers below 2^53; no table has that many rows
-    return found, np.bincount(ranks, weights=np.concatenate(weights), minlength=len(found)).astype(np.int64)
-
-
-def _joined(pieces: Sequence[CompactCodes], *, kind: type[np.unsignedinteger]) -> CompactCodes:
-    return np.concatenate([np.empty(0, dtype=kind), *pieces])
+    return distinct, np.bincount(ranks, weights=np.concatenate(weights), minlength=len(distinct)).astype(np.int64)

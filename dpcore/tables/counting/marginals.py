@@ -6,11 +6,11 @@ counts of all workers add up.
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +22,13 @@ from dpcore.universe import CompactCodes, code_type
 T = TypeVar("T")
 
 Counts: TypeAlias = npt.NDArray[np.int64]
-Weights: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
-Chunk: TypeAlias = tuple[Sequence[CompactCodes], Weights | None]
+Chunk: TypeAlias = tuple[Sequence[CompactCodes], CompactCodes | None]
 """Rows, as one array of codes for each column, and how often each row counts; None if each counts once."""
 
 BATCH_ROWS = 1 << 19  # counted at once: so many that clearing and adding up cells is a small part of the work
 KEY_ROWS = 1 << 16  # keys computed at once, so that the intermediate arrays stay in the processor's cache
 MOST_JOINT_CELLS = 1 << 23  # of all joint counts of one pass together
 FEW_ROWS = 1 << 18  # with fewer rows, counting each marginal separately is faster than choosing joint counts
-MOST_THREADS = 3  # one counts while the others compute keys: np.bincount holds the GIL
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +53,7 @@ def count_sets(
         sets: Axes of each wanted marginal, in any order; an empty set for the number of rows.
         coarse: The axes that follow the columns.
     """
-    found: list[Counts] = [np.empty(0, dtype=np.int64)] * len(sets)
+    marginals: list[Counts] = [np.empty(0, dtype=np.int64)] * len(sets)
 
     def cells(joint: Joint) -> int:
         return prod(shape[axis] for axis in joint.axes)
@@ -65,8 +63,8 @@ def count_sets(
         while totals:
             total, joint = totals.pop(), joints[len(totals)]
             for number in joint.marginals:
-                found[number] = _summed(total, joint.axes, onto=sets[number])
-    return found
+                marginals[number] = _summed(total, joint.axes, onto=sets[number])
+    return marginals
 
 
 def in_groups(items: Iterable[T], *, cells: Callable[[T], int], most: int) -> Iterator[list[T]]:
@@ -103,6 +101,7 @@ def _count_joints(
     """Count all sets in one pass. Several threads take batches of rows in turn."""
     totals: list[Counts] = [np.zeros([shape[axis] for axis in axes], dtype=np.int64) for axes in sets]
     batches, taking, adding = _batches(chunks), threading.Lock(), threading.Lock()
+    used = {axis for axes in sets for axis in axes}
 
     def work() -> None:
         keys = np.empty(0, dtype=np.intp)
@@ -114,7 +113,7 @@ def _count_joints(
             rows = _rows_of(batch)
             keys = keys if len(keys) >= rows else np.empty(rows, dtype=np.intp)
             weights = _joined_weights(batch)
-            columns = [_Columns(codes, coarse) for codes, _ in batch]
+            columns = [_columns(codes, coarse, used=used) for codes, _ in batch]
             for axes, total in zip(sets, totals, strict=True):
                 _make_keys(columns, axes, shape=shape, keys=keys[:rows])
                 counted = np.bincount(keys[:rows], weights=weights, minlength=total.size)
@@ -122,7 +121,7 @@ def _count_joints(
                     # with weights NumPy sums in float64, which is exact for integers below 2^53; no table has that many rows
                     np.add(total, counted.astype(np.int64, copy=False).reshape(total.shape), out=total)
 
-    threads = min(MOST_THREADS, os.cpu_count() or 1)
+    threads = min(3, os.cpu_count() or 1)  # one counts while the others compute keys: np.bincount holds the GIL
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(work) for _ in range(threads)]:
             done.result()
@@ -147,7 +146,7 @@ def _rows_of(batch: Sequence[Chunk]) -> int:
     return sum(len(codes[0]) for codes, _ in batch)
 
 
-def _joined_weights(batch: Sequence[Chunk]) -> Weights | None:
+def _joined_weights(batch: Sequence[Chunk]) -> CompactCodes | None:
     if all(weights is None for _, weights in batch):
         return None
     return np.concatenate(
@@ -155,35 +154,27 @@ def _joined_weights(batch: Sequence[Chunk]) -> Weights | None:
     )
 
 
-class _Columns:
-    """The codes of a chunk by axis. Codes of a coarse axis are computed on first use and cached."""
-
-    def __init__(self, codes: Sequence[CompactCodes], coarse: Sequence[Coarse]) -> None:
-        self._codes = codes
-        self._coarse = coarse
-        self._made: dict[int, CompactCodes] = {}
-
-    @property
-    def rows(self) -> int:
-        return len(self._codes[0])
-
-    def __getitem__(self, axis: int) -> CompactCodes:
-        if axis < len(self._codes):
-            return self._codes[axis]
-        if axis not in self._made:
-            added = self._coarse[axis - len(self._codes)]
-            self._made[axis] = added.groups.take(self._codes[added.column])
-        return self._made[axis]
+def _columns(
+    codes: Sequence[CompactCodes], coarse: Sequence[Coarse], *, used: Collection[int]
+) -> Sequence[CompactCodes]:
+    """Return the codes of a chunk by axis. Those of a coarse axis are computed only if it is used."""
+    merged = (
+        axis.groups.take(codes[axis.column]) if place in used else codes[0]
+        for place, axis in enumerate(coarse, start=len(codes))
+    )
+    return [*codes, *merged]
 
 
-def _make_keys(batch: Sequence[_Columns], axes: Axes, *, shape: Sequence[int], keys: npt.NDArray[np.intp]) -> None:
+def _make_keys(
+    batch: Sequence[Sequence[CompactCodes]], axes: Axes, *, shape: Sequence[int], keys: npt.NDArray[np.intp]
+) -> None:
     """Write each row's cell number over the axes into `keys`."""
     sizes = [shape[axis] for axis in axes]
     place = 0
     for columns in batch:
         codes = [columns[axis] for axis in axes]
-        for start in range(0, columns.rows, KEY_ROWS):
-            rows = slice(start, min(start + KEY_ROWS, columns.rows))
+        for start in range(0, len(columns[0]), KEY_ROWS):
+            rows = slice(start, min(start + KEY_ROWS, len(columns[0])))
             keys[place : place + rows.stop - start] = _cells([code[rows] for code in codes], sizes)
             place += rows.stop - start
 
@@ -208,6 +199,6 @@ def _summed(total: Counts, axes: Axes, *, onto: Axes) -> Counts:
     """Sum a joint count over the axes that the marginal lacks, and transpose the rest into the marginal's order."""
     if axes == onto:
         return total
-    kept = [axis for axis in axes if axis in onto]
+    shared = [axis for axis in axes if axis in onto]
     marginal = np.asarray(total.sum(axis=tuple(place for place, axis in enumerate(axes) if axis not in onto)))
-    return np.array(marginal.transpose([kept.index(axis) for axis in onto]), dtype=np.int64, order="C")
+    return np.array(marginal.transpose([shared.index(axis) for axis in onto]), dtype=np.int64, order="C")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpcore.errors import UsageError
-from dpcore.tables.ingest.coded import Coded
+from dpcore.tables.ingest.coded import Coded, first_rows
 
 
 def agreed(coded: Coded, *, axes: Sequence[int]) -> Coded:
@@ -29,9 +29,7 @@ def agreed(coded: Coded, *, axes: Sequence[int]) -> Coded:
         raise UsageError("rows without ids and draws cannot be made to agree; code them by unit")
     codes = list(coded.codes)
     order = np.lexsort((*(codes[axis] for axis in axes), coded.draws, coded.ids[:, 1], coded.ids[:, 0]))
-    ids = coded.ids[order]
-    first = np.ones(len(order), dtype=np.bool_)
-    first[1:] = (ids[1:] != ids[:-1]).any(axis=1)
+    first = first_rows(coded.ids[order])
     deciding = np.empty_like(order)
     deciding[order] = order[np.flatnonzero(first)[np.cumsum(first) - 1]]  # the row that decides for each row
     for axis in axes:

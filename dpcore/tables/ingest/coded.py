@@ -86,5 +86,12 @@ class Coded(Carried):
         return {"codes": self.codes, "weights": self.weights, "ids": self.ids, "draws": self.draws}
 
 
+def first_rows(ids: HashedIds) -> npt.NDArray[np.bool_]:
+    """Tell which rows are the first ones of their unit, if the rows of each unit follow each other."""
+    first = np.ones(len(ids), dtype=np.bool_)
+    first[1:] = (ids[1:] != ids[:-1]).any(axis=1)
+    return first
+
+
 def _given(column: Column | None) -> tuple[Column, ...]:
     return () if column is None else (column,)

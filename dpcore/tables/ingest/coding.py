@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,13 @@ from dpcore.privacy.protection import Protection
 from dpcore.tables.ingest.coded import Coded, Weights
 from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.stored_words import stored_words
-from dpcore.tables.ingest.tally import EDGES
 from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.ingest.window import Window, has_days
+from dpcore.tables.reading.encoding import encode, encode_rows, reads
+from dpcore.tables.reading.finest import Finest
 from dpcore.tables.sources.ids import can_identify, hash_ids
 from dpcore.tables.sources.layout import taken
 from dpcore.universe import Integer, Outside, Universe, code_type
-from dpcore.universe.finest import Finest
 from dpcore.universe.leaves import Fine
 
 UNIT_IS_ROW = "row"
@@ -32,18 +33,17 @@ class Coding:
         universe: The declared values of each column, and how all other values are handled.
         protection: The protected unit, which determines whether ids and weights are read.
         window: Selects the rows of the blocks that the run reads; None for all rows.
-        tallies: Whether the records are units with their number of rows, instead of bounded rows (`dpcore.tables.ingest.tally`).
         rules: What happens to rows that violate constraints; None without constraints.
-        edges: The edges of the buckets of those numbers.
+        edges: If the records are units with their number of rows (`dpcore.tables.ingest.tally`), the edges of the buckets of those numbers;
+            None for bounded rows.
         constant: The columns of the universe in which the kept rows of a unit are made to agree (`dpcore.tables.ingest.agreement`).
     """
 
     universe: Universe
     protection: Protection
     window: Window | None
-    tallies: bool = False
     rules: Rules | None = None
-    edges: tuple[int, ...] = EDGES
+    edges: tuple[int, ...] | None = None
     constant: tuple[str, ...] = ()
 
     @property
@@ -59,7 +59,7 @@ class Coding:
     @property
     def counted(self) -> Protection:
         """The protection under which the records are counted. Records that are units add one each, whatever the limit on their rows."""
-        return self.protection.of_one_answer if self.tallies else self.protection
+        return self.protection if self.edges is None else self.protection.of_one_answer
 
     @property
     def ids(self) -> str | None:
@@ -74,18 +74,18 @@ class Coding:
     @property
     def reads(self) -> Mapping[str, Callable[[pa.DataType], bool]]:
         """For each column to read, a function that tells whether it can be read from a type."""
-        reads: dict[str, Callable[[pa.DataType], bool]] = {}
+        columns: dict[str, Callable[[pa.DataType], bool]] = {}
         for name, attribute in self.universe.attributes.items():
-            reads[name] = attribute.reads
+            columns[name] = partial(reads, attribute)
         for name, attribute in () if self.rules is None else self.rules.attributes.items():
-            reads.setdefault(name, attribute.reads)
+            columns.setdefault(name, partial(reads, attribute))
         if self.by_unit:
-            reads[self.protection.unit] = can_identify
+            columns[self.protection.unit] = can_identify
         if self.protection.weight is not None:
-            reads[self.protection.weight] = _weight(self.protection).reads
+            columns[self.protection.weight] = partial(reads, _weight(self.protection))
         for name in () if self.window is None else self.window.columns:
-            reads.setdefault(name, has_days)  # an attribute or the unit keeps its own rule
-        return reads
+            columns.setdefault(name, has_days)  # an attribute or the unit keeps its own rule
+        return columns
 
     def code(self, batch: pa.RecordBatch, *, draws: Draws, piece: int, start: int) -> Coded:
         """Code the rows of a batch that count: in the window and the universe, with an id if units are declared, with a weight above 0.
@@ -100,20 +100,20 @@ class Coding:
             start: The number of the batch's first row in its piece.
         """
         batch, places = self.windowed(batch)
-        codes, keep = self.universe.encode_rows(
-            batch, read={} if self.rules is None else self.rules.read(batch, self.universe)
+        codes, keep = encode_rows(
+            self.universe, batch, read={} if self.rules is None else self.rules.read(batch, self.universe)
         )
-        kept = np.flatnonzero(keep)
-        rows = pa.array(kept)
-        counts = np.ones(len(kept), dtype=np.bool_)
+        counting = np.flatnonzero(keep)
+        rows = pa.array(counting)
+        counts = np.ones(len(counting), dtype=np.bool_)
         weights = ids = words = None
         if self.protection.weight is not None:
             weights = read_weights(taken(batch.column(self.protection.weight), rows), protection=self.protection)
             counts &= weights > 0
         if self.by_unit:
-            ids, known = hash_ids(taken(batch.column(self.protection.unit), rows), key=draws.unit_key())
-            counts &= known
-            words = draws.words(piece, start, int(places.max(initial=-1)) + 1)[places[kept]]
+            ids, has_id = hash_ids(taken(batch.column(self.protection.unit), rows), key=draws.unit_key())
+            counts &= has_id
+            words = draws.words(piece, start, int(places.max(initial=-1)) + 1)[places[counting]]
         coded = Coded(codes, weights=weights, ids=ids, draws=words)
         return coded if counts.all() else coded.take(counts)
 
@@ -143,7 +143,7 @@ class Coding:
             if name in undecided and not isinstance(attribute, Fine):
                 columns += stored_words(column, key=key)
                 continue
-            codes = (Finest.of(attribute) if isinstance(attribute, Fine) else attribute).encode(column)
+            codes = encode(Finest.of(attribute) if isinstance(attribute, Fine) else attribute, column)
             columns.append(codes.astype(np.int64))
             if drops:
                 counts &= codes >= 0
@@ -152,9 +152,9 @@ class Coding:
             columns.append(weights)
             counts &= weights > 0
         if self.by_unit:
-            ids, known = hash_ids(batch.column(self.protection.unit), key=key)
+            ids, has_id = hash_ids(batch.column(self.protection.unit), key=key)
             columns += [ids[:, 0], ids[:, 1]]
-            counts &= known
+            counts &= has_id
         return [column[counts] for column in columns]
 
     def windowed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.intp]]:
@@ -175,7 +175,7 @@ def read_weights(column: pa.Array, *, protection: Protection) -> Weights:
     [1, 2, 2, 0, 0, 0]
     """
     weight = _weight(protection)
-    codes = weight.encode(column)
+    codes = encode(weight, column)
     return np.where(codes == weight.missing_cell, 0, codes).astype(code_type(protection.row_weight + 1))
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from dpcore.tables.ingest.coded import Coded
 from dpcore.tables.ingest.coding import Coding, read_weights
 from dpcore.tables.ingest.draws import Draws
+from dpcore.tables.reading.encoding import encode
 from dpcore.tables.sources.ids import hash_ids
 from dpcore.universe import Categorical, Universe, code_type
 
@@ -37,14 +38,14 @@ class Fates(Coding):
     @classmethod
     def of(cls, reading: Coding, *, undecided: Collection[str] = ()) -> Self:
         """Return how the fates of rows are coded that a run reads in this way."""
-        one = replace(
+        as_fates = replace(
             reading,
             universe=fate_universe(reading.universe),
             protection=reading.protection.of_one_answer,
             constant=(),
             rules=None,
         )
-        return cls(**{**vars(one), "reading": reading, "undecided": frozenset(undecided)})
+        return cls(**{**vars(as_fates), "reading": reading, "undecided": frozenset(undecided)})
 
     @property
     def reads(self) -> Mapping[str, Callable[[pa.DataType], bool]]:
@@ -59,18 +60,21 @@ class Fates(Coding):
         violated, weightless = range(3 * size + 1, 3 * size + 3)
         ids = words = None
         if self.by_unit:
-            ids, known = hash_ids(batch.column(protection.unit), key=draws.unit_key())
+            ids, has_id = hash_ids(batch.column(protection.unit), key=draws.unit_key())
             words = draws.words(piece, start, int(places.max(initial=-1)) + 1)[places]
-            batch, ids, words = batch.filter(pa.array(known)), ids[known], words[known]
+            batch, ids, words = batch.filter(pa.array(has_id)), ids[has_id], words[has_id]
         fate = np.zeros(batch.num_rows, dtype=code_type(*self.universe.shape))
         if protection.weight is not None:
             fate[read_weights(batch.column(protection.weight), protection=protection) == 0] = weightless
         read = {} if rules is None else rules.read(batch, universe)
         for codes in read.values():
             fate[codes < 0] = violated
-        columns = [attribute.encode(batch.column(name)) for name, attribute in universe.attributes.items()]
+        columns = [encode(attribute, batch.column(name)) for name, attribute in universe.attributes.items()]
         attributes = universe.attributes.values()
-        without = (1, [each.other_cell for each in attributes]), (1 + size, [each.missing_cell for each in attributes])
+        without = (
+            (1, [attribute.other_cell for attribute in attributes]),
+            (1 + size, [attribute.missing_cell for attribute in attributes]),
+        )
         for first, cells in without:
             for place, (name, cell) in enumerate(zip(universe.names, cells, strict=True)):
                 if cell is not None and name not in self.undecided:

@@ -24,12 +24,12 @@ import numpy.typing as npt
 from dpcore.errors import LedgerError
 from dpcore.private import Carried
 from dpcore.tables.ingest.coded import Coded
+from dpcore.tables.ingest.draws import KEY_BYTES
 
 Sums: TypeAlias = npt.NDArray[np.uint64]
 """The number of rows, and two sums modulo 2^64."""
 Word: TypeAlias = npt.NDArray[np.integer[Any]]
 
-KEY_BYTES = 32
 KEY_NAME = "fingerprint.key"
 LANES = 2
 CHUNK_ROWS = 1 << 14  # mixed at a time, so that they stay in the processor's cache
@@ -163,10 +163,10 @@ def check_key(folder: Path) -> None:
         LedgerError: If the key is damaged or open to other users, or is missing and cannot be created.
     """
     try:
-        known = (folder / KEY_NAME).exists()
+        is_there = (folder / KEY_NAME).exists()
     except OSError:  # the folder may not be entered
         raise _not_stored(folder) from None
-    if known:
+    if is_there:
         fingerprint_key(folder)
         return
     nearest = next(place for place in (folder, *folder.parents) if place.exists())

@@ -2,9 +2,10 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -73,26 +74,19 @@ def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerp
     """Read the coding's columns from the source, code the rows, and bound the rows of each unit.
 
     For the unit `row` nothing is bounded and no id is read. Otherwise the coded rows are split into buckets by unit, and each bucket is
-    bounded separately; then its kept rows are made to agree in the constant columns. If the coding tallies, the records are units with the
-    bucket of their number of rows, and nothing is bounded.
+    reduced and finished separately.
 
     With a fingerprint, the records carry the version of all coded rows, computed in the same pass.
 
     Memory: the batches being coded, the memory limit of the spools, and one bucket, which is a 128th of the coded rows.
     """
-    check_columns(source, columns=coding.columns)
-    check_types(source, reads=coding.reads)
     sums = Fingerprint.nothing()
-    coded = _code(source, coding=coding, draws=draws, fingerprint=fingerprint, sums=sums)
-    if coding.tallies:
-        units = _by_unit(map(started, coded), tallied)
-        coded = (bucketed(many, edges=coding.edges) for many in units)
-    elif coding.by_unit:
-        bounded = _by_unit(coded, lambda many: bound(many, rows_per_unit=coding.protection.rows_per_unit))
-        coded = (agreed(many, axes=coding.agreeing) for many in bounded)
+    coded = _code(checked_pieces(source, coding), Coder(coding, draws, fingerprint), sums=sums)
+    if coding.by_unit:
+        coded = (finished(units, coding) for units in _by_unit(coded, coding))
     spool = Spool()
     for chunk in _joined(coded, rows=CHUNK_ROWS):
-        spool.append((*chunk.codes, *(() if chunk.weights is None else (chunk.weights,))))
+        spool.append(chunk.columns())
     version = None if fingerprint is None else fingerprint.version(sums)
     return Records(spool, weighted=coding.counted.weight is not None, protection=coding.counted, version=version)
 
@@ -107,70 +101,94 @@ def readable_version(source: Source, *, coding: Coding, undecided: Collection[st
         fingerprint: The run's.
     """
     sums = Fingerprint.nothing()
-    for part in source.pieces(ids=coding.ids):
-        sums += piece_sums(part, coding=coding, undecided=undecided, fingerprint=fingerprint)
+    for piece in source.pieces(ids=coding.ids):
+        sums += piece_sums(piece, coding=coding, undecided=undecided, fingerprint=fingerprint)
     return fingerprint.version(sums)
 
 
-def piece_sums(part: Part, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> Sums:
+def checked_pieces(source: Source, coding: Coding) -> tuple[Part, ...]:
+    """Check the names and types of the columns to read, and return the pieces of the table."""
+    check_columns(source, columns=coding.columns)
+    check_types(source, reads=coding.reads)
+    return source.pieces(ids=coding.ids)
+
+
+def piece_sums(piece: Part, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> Sums:
     """Return the sums that one piece adds to `readable_version`."""
     sums = Fingerprint.nothing()
-    for batch in read_piece(part, columns=coding.columns):
+    for batch in read_piece(piece, columns=coding.columns):
         sums += fingerprint.of_words(coding.words(batch, undecided=undecided, key=fingerprint.unit_key()))
     return sums
 
 
-def _code(
-    source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint | None, sums: Sums
-) -> Iterator[Coded]:
-    """Yield the coded batches in order. Threads code them while the next batch is read.
+@dataclass(frozen=True)
+class Coder:
+    """Codes the batches of one pass: with a fingerprint, also their part of the data's version."""
 
-    Add the fingerprint's sums of each batch to `sums`.
+    coding: Coding
+    draws: Draws
+    fingerprint: Fingerprint | None
+
+    def code(self, batch: pa.RecordBatch, *, piece: int, start: int) -> tuple[Coded, Sums]:
+        """Return the rows of a batch and their sums. If units are tallied, each row starts a record of its unit."""
+        coded = self.coding.code(batch, draws=self.draws, piece=piece, start=start)
+        shape = self.coding.universe.shape
+        sums = Fingerprint.nothing() if self.fingerprint is None else self.fingerprint.of(coded, shape=shape)
+        return coded if self.coding.edges is None else started(coded), sums
+
+
+def reduced(coded: Coded, coding: Coding) -> Coded:
+    """Keep the rows of each unit that may count, or join its records. Reducing parts of the rows first does not change the result."""
+    return bound(coded, rows_per_unit=coding.protection.rows_per_unit) if coding.edges is None else tallied(coded)
+
+
+def finished(coded: Coded, coding: Coding) -> Coded:
+    """Return the records of units whose rows are all here, without ids and draws.
+
+    If units are tallied, a record is a unit with the bucket of its number of rows. Otherwise the kept rows agree in the constant columns.
     """
+    if coding.edges is not None:
+        return bucketed(coded, edges=coding.edges)
+    rows = agreed(coded, axes=coding.agreeing)
+    return Coded(rows.codes, weights=rows.weights, ids=None, draws=None)
 
-    def code(batch: pa.RecordBatch, *, piece: int, start: int) -> tuple[Coded, Sums | None]:
-        coded = coding.code(batch, draws=draws, piece=piece, start=start)
-        return coded, None if fingerprint is None else fingerprint.of(coded, shape=coding.universe.shape)
 
-    def done(future: Future[tuple[Coded, Sums | None]]) -> Coded:
-        coded, added = future.result()
-        if added is not None:
-            np.add(sums, added, out=sums)
+def _code(pieces: Sequence[Part], coder: Coder, *, sums: Sums) -> Iterator[Coded]:
+    """Yield the coded batches in order, and add their sums to `sums`. Threads code them while the next batch is read."""
+    cores = os.cpu_count() or 1
+    at_work: deque[Future[tuple[Coded, Sums]]] = deque()
+
+    def oldest() -> Coded:
+        coded, added = at_work.popleft().result()
+        np.add(sums, added, out=sums)
         return coded
 
-    cores = os.cpu_count() or 1
-    at_work: deque[Future[tuple[Coded, Sums | None]]] = deque()
     with ThreadPoolExecutor(cores, thread_name_prefix="coding") as pool:
-        for piece, part in enumerate(source.pieces(ids=coding.ids)):
+        for number, piece in enumerate(pieces):
             start = 0
-            for batch in read_piece(part, columns=coding.columns):
-                at_work.append(pool.submit(code, batch, piece=piece, start=start))
+            for batch in read_piece(piece, columns=coder.coding.columns):
+                at_work.append(pool.submit(coder.code, batch, piece=number, start=start))
                 start += batch.num_rows
                 if len(at_work) > cores:
-                    yield done(at_work.popleft())
+                    yield oldest()
         while at_work:
-            yield done(at_work.popleft())
+            yield oldest()
 
 
-def _by_unit(coded: Iterable[Coded], reduce: Callable[[Coded], Coded]) -> Iterator[Coded]:
-    """Reduce rows that may not fit in memory: split them into buckets by unit, then reduce bucket by bucket.
-
-    Args:
-        coded: The rows, with ids.
-        reduce: Bounds or joins the rows of each unit. Reducing parts of the rows first must not change the result.
-    """
+def _by_unit(coded: Iterable[Coded], coding: Coding) -> Iterator[Coded]:
+    """Reduce rows with ids, which may not fit in memory: split them into buckets by unit, then reduce bucket by bucket."""
     buckets = [Spool() for _ in range(BUCKETS)]
     kind: Coded | None = None
-    for many in _joined(coded, rows=BUCKETED_ROWS):
+    for rows in _joined(coded, rows=BUCKETED_ROWS):
         # a row that is not among the k smallest draws of its unit here is not among them in the whole table either
-        kind = reduce(many)
+        kind = reduced(rows, coding)
         for bucket, part in zip(buckets, kind.split(BUCKETS), strict=True):
             bucket.append(part.columns())
     for bucket in buckets:
         with closing(bucket):
             chunks = [kind.like(columns) for columns in bucket.chunks()] if kind is not None else []
         if chunks:
-            yield reduce(Coded.joined(chunks))
+            yield reduced(Coded.joined(chunks), coding)
 
 
 def _joined(coded: Iterable[Coded], *, rows: int) -> Iterator[Coded]:
@@ -178,7 +196,7 @@ def _joined(coded: Iterable[Coded], *, rows: int) -> Iterator[Coded]:
     waiting: list[Coded] = []
     for part in coded:
         waiting.append(part)
-        if sum(one.rows for one in waiting) >= rows:
+        if sum(part.rows for part in waiting) >= rows:
             yield Coded.joined(waiting)
             waiting = []
     if waiting:

@@ -89,10 +89,9 @@ class Spool(Private):
             self._held += size
             self._chunks.append(tuple(_frozen(array.copy()) for array in arrays))
         else:
-            begin = self._end
-            for array in arrays:
-                self._write(np.ascontiguousarray(array))
-            self._chunks.append((begin, rows))
+            attempt(partial(self._write, arrays), otherwise=FULL, failure=SourceBroken)
+            self._chunks.append((self._end, rows))
+            self._end += size
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the chunks, read-only, in the order of appending."""
@@ -116,37 +115,27 @@ class Spool(Private):
         if not getattr(self, "_closed", True):
             self.close()
 
-    def _write(self, array: npt.NDArray[Any]) -> None:
-        left = array.data.cast("B")
-        while left:
-            done = attempt(partial(self._write_some, left), otherwise=FULL, failure=SourceBroken)
-            self._end += done
-            left = left[done:]
+    def _write(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=made_private_folder())  # noqa: SIM115  closed with the spool
+        for array in arrays:
+            self._file.write(np.ascontiguousarray(array).data)
+        self._file.flush()
 
     def _read(self, begin: int, rows: int) -> Chunk:
-        arrays = []
-        for kind in self._kinds or ():
-            array = np.empty(rows, dtype=kind)
-            left = array.data.cast("B")
-            while left:
-                done = attempt(partial(self._read_some, left, begin), otherwise=FULL, failure=SourceBroken)
-                if not done:
-                    raise SourceBroken(FULL)
-                begin += done
-                left = left[done:]
-            arrays.append(_frozen(array))
-        return tuple(arrays)
+        arrays = tuple(np.empty(rows, dtype=kind) for kind in self._kinds or ())
+        place = begin
+        for array in arrays:
+            read = attempt(partial(self._read_at, array, place), otherwise=FULL, failure=SourceBroken)
+            if read != array.nbytes:
+                raise SourceBroken(FULL)
+            place += read
+        return tuple(map(_frozen, arrays))
 
-    def _write_some(self, content: memoryview) -> int:
-        return os.pwrite(self._descriptor(), content, self._end)
-
-    def _read_some(self, into: memoryview, begin: int) -> int:
-        return os.preadv(self._descriptor(), [into], begin)
-
-    def _descriptor(self) -> int:
+    def _read_at(self, array: npt.NDArray[Any], place: int) -> int:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=made_private_folder(), buffering=0)  # noqa: SIM115  closed with the spool
-        return self._file.fileno()
+            raise ValueError("a closed spool has no file")
+        return os.preadv(self._file.fileno(), [array.data], place)
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpcore.tables.sources.ids import hash_distinct
 from dpcore.tables.sources.layout import stored_values
 from dpcore.tables.sources.text import plain_type
 
@@ -31,14 +32,19 @@ def stored_words(column: pa.Array, *, key: bytes) -> list[npt.NDArray[np.uint64]
 
 
 def _words(values: pa.Array, *, key: bytes) -> list[npt.NDArray[np.uint64]]:
-    known = values.is_valid().to_numpy(zero_copy_only=False).astype(np.uint64)
-    kind = known * np.uint64(int.from_bytes(_digest(_family(values.type).encode(), key=key)) | 1)
+    valid = values.is_valid().to_numpy(zero_copy_only=False).astype(np.uint64)
+    kind = valid * np.uint64(
+        int.from_bytes(hashlib.blake2b(_family(values.type).encode(), key=key, digest_size=8).digest()) | 1
+    )
     if pa.types.is_nested(values.type) or pa.types.is_interval(values.type) or pa.types.is_null(values.type):
-        return [kind, np.zeros_like(known)]
+        return [kind, np.zeros_like(valid)]
     stored = values.view(plain_type(values.type))
     if pa.types.is_boolean(stored.type):
         stored = stored.cast(pa.uint8())
-    return [kind, (_numbers(stored) if pa.types.is_primitive(stored.type) else _hashes(stored, key=key)) * known]
+    if pa.types.is_primitive(stored.type):
+        return [kind, _numbers(stored) * valid]
+    distinct = stored.cast(pa.large_binary()).dictionary_encode()
+    return [kind, hash_distinct(distinct, key=key, size=8)[:, 0]]
 
 
 def _family(kind: pa.DataType) -> str:
@@ -50,16 +56,3 @@ def _numbers(stored: pa.Array) -> npt.NDArray[np.uint64]:
     """Return the bits of numbers of at most eight bytes."""
     numbers: npt.NDArray[Any] = stored.fill_null(pa.scalar(0, stored.type)).to_numpy(zero_copy_only=False)
     return numbers.view(f"u{numbers.dtype.itemsize}").astype(np.uint64)
-
-
-def _hashes(stored: pa.Array, *, key: bytes) -> npt.NDArray[np.uint64]:
-    """Hash each distinct value once."""
-    distinct = stored.cast(pa.large_binary()).dictionary_encode()
-    digests = b"".join(_digest(value, key=key) for value in distinct.dictionary.to_pylist())
-    words = np.frombuffer(digests + bytes(8), dtype="<u8").astype(np.uint64, copy=False)
-    rows: npt.NDArray[np.intp] = distinct.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
-    return words[rows]
-
-
-def _digest(value: bytes, *, key: bytes) -> bytes:
-    return hashlib.blake2b(value, key=key, digest_size=8).digest()

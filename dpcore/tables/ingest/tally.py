@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from dpcore.errors import UsageError
-from dpcore.tables.ingest.coded import Coded
+from dpcore.tables.ingest.coded import Coded, first_rows
 from dpcore.universe import Categorical, Universe
 
 EDGES = (1, 2, 4, 8, 16, 32, 64)
@@ -33,7 +33,6 @@ def tally_universe(edges: Sequence[int]) -> Universe:
 
 
 BUCKETS = bucket_names(EDGES)
-TALLY = tally_universe(EDGES)
 
 
 def started(coded: Coded) -> Coded:
@@ -57,10 +56,7 @@ def tallied(coded: Coded) -> Coded:
     if coded.ids is None or coded.weights is None:
         raise UsageError("records without ids and weights cannot be joined by unit; start from coded rows")
     order = np.lexsort((coded.ids[:, 1], coded.ids[:, 0]))
-    ordered = coded.ids[order]
-    first = np.ones(len(order), dtype=np.bool_)
-    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    starts = np.flatnonzero(first)
+    starts = np.flatnonzero(first_rows(coded.ids[order]))
     joined = coded.take(order[starts])
     sums = np.add.reduceat(coded.weights[order], starts) if len(starts) else coded.weights
     return Coded(joined.codes, weights=sums.astype(np.uint64), ids=joined.ids, draws=joined.draws)

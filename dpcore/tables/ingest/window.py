@@ -9,15 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.universe import reading
+from dpcore.tables.reading import values
+from dpcore.tables.reading.column import place_column
+from dpcore.tables.reading.places import Places, outside_or
+from dpcore.tables.sources.layout import stored_type
+from dpcore.universe.attribute import DAY, EPOCH
 from dpcore.universe.blocks import Calendar, Days
-from dpcore.universe.column import place_column
-from dpcore.universe.formats import read_moments
-from dpcore.universe.places import ALIEN, Places, all_of
 
-_EPOCH = reading.EPOCH.toordinal()
-_LATEST = 4_000_000
-"""Days are clipped to 0 and this day, which no calendar reaches, so that no sum overflows."""
+_EPOCH = EPOCH.toordinal()
 
 
 @dataclass(frozen=True)
@@ -57,16 +56,16 @@ class Window:
         if not arrivals:
             return declared & on_time
         (arrived,) = arrivals
-        known = arrived >= 0
-        arrived = np.where(known, arrived, 0)
+        has_arrived = arrived >= 0
+        arrived = np.where(has_arrived, arrived, 0)
         late = np.isin(calendar.periods(arrived), np.array(self.late, dtype=np.int64))
-        return declared & known & np.where(arrived <= calendar.closes(periods), on_time, late)
+        return declared & has_arrived & np.where(arrived <= calendar.closes(periods), on_time, late)
 
 
 def has_days(kind: pa.DataType) -> bool:
     """Tell whether a column of this type can hold days."""
-    kind = reading.flat(kind)
-    return reading.is_text(kind) or reading.is_moment(kind) or bool(pa.types.is_null(kind))
+    kind = stored_type(kind)
+    return values.is_text(kind) or values.is_moment(kind) or bool(pa.types.is_null(kind))
 
 
 def _days(column: pa.Array | pa.ChunkedArray, formats: tuple[str, ...]) -> Days:
@@ -76,13 +75,6 @@ def _days(column: pa.Array | pa.ChunkedArray, formats: tuple[str, ...]) -> Days:
 
 
 def _place(array: pa.Array, *, formats: tuple[str, ...]) -> Places:
-    if reading.is_moment(array.type):
-        return _ordinal(reading.seconds(array))
-    if reading.is_text(array.type):
-        seconds, states = read_moments(array, formats) if formats else reading.parsed_seconds(array)
-        return np.where(states < 0, states, _ordinal(seconds))
-    return all_of(len(array), ALIEN)
-
-
-def _ordinal(seconds: Days) -> Days:
-    return np.clip(seconds // reading.DAY + _EPOCH, 0, _LATEST)
+    seconds, states = values.moments(array, formats)
+    # clipped to days that no calendar reaches, so that no sum overflows
+    return outside_or(np.clip(seconds // DAY + _EPOCH, 0, 4_000_000), states)

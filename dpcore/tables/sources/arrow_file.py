@@ -7,30 +7,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import ipc
 
-from dpcore.tables.sources.stored_file import StoredFile
+from dpcore.tables.sources.part import BATCH_ROWS, FilePart
 from dpcore.tables.sources.text import sound
 
-BATCH_ROWS = 1 << 17
 FILE_MAGIC = b"ARROW1"
 
 
 @dataclass(frozen=True)
-class ArrowFile:
+class ArrowFile(FilePart):
     """One Arrow or Feather file."""
 
-    file: StoredFile
-
-    @property
-    def name(self) -> str:
-        """The name that messages use."""
-        return repr(self.file.file_name)
-
-    @property
-    def damaged(self) -> str:
-        """The message for a file that cannot be read to its end."""
-        return (
-            f"{self.name} is not a complete Arrow file: it is damaged, truncated, or in another format; write it again"
-        )
+    KIND = "Arrow"
 
     def column_names(self) -> list[str]:
         """Read the names of all columns from the file's schema."""
@@ -55,10 +42,6 @@ class ArrowFile:
                     piece = batch.slice(start, BATCH_ROWS)
                     values = [sound(piece.column(column)) for column in columns]
                     yield pa.RecordBatch.from_arrays(values, names=list(columns))
-
-    def split(self) -> tuple["ArrowFile"]:
-        """Return the file itself."""
-        return (self,)
 
     def _schema(self) -> pa.Schema:
         with self._reader(ipc.IpcReadOptions()) as reader:

@@ -1,6 +1,6 @@
 """Run a step that reads raw data and replace any error with a message that quotes no data."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 from dpcore.errors import DpflowError, SourceError
@@ -25,15 +25,3 @@ def attempt(step: Callable[[], T], *, otherwise: str, failure: type[SourceError]
     except Exception:  # noqa: BLE001, S110  whatever went wrong, its text may quote a person's row
         pass
     raise failure(otherwise)
-
-
-def attempt_each(items: Iterator[T], *, otherwise: str, failure: type[SourceError] = SourceError) -> Iterator[T]:
-    """Yield the items. If producing one fails, raise a `failure` that says `otherwise` and nothing else."""
-
-    def one_more() -> tuple[T, ...]:
-        for item in items:
-            return (item,)
-        return ()
-
-    while found := attempt(one_more, otherwise=otherwise, failure=failure):
-        yield from found

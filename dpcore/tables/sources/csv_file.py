@@ -23,9 +23,9 @@ from pyarrow import csv as arrow_csv
 
 from dpcore.errors import SourceBroken, SourceError
 from dpcore.tables.sources.attempt import attempt
-from dpcore.tables.sources.csv_records import NulEscape, QuotationScan, record_ends, whole_records
+from dpcore.tables.sources.csv_records import QuotationScan, record_ends, whole_records
 from dpcore.tables.sources.listing import COMPRESSIONS
-from dpcore.tables.sources.stored_file import StoredFile
+from dpcore.tables.sources.part import FilePart
 from dpcore.tables.sources.text import decoder
 
 # The usual size of one read, and the maximum length of a record, which bounds memory.
@@ -36,10 +36,13 @@ WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")  # of UTF-16 and UTF-32
 # Files are split into values in this encoding, which maps every byte to a character; values are decoded afterwards.
 # With UTF-8, Arrow's reader would write to stderr about invalid bytes in the rows that it skips.
 EVERY_BYTE = "latin-1"
+# Stands for NUL, and for no byte. Arrow scans several bytes at a time for the end of a value or row and stops at a NUL among them, so a
+# row with a NUL may swallow the next one. Which code paths do this depends on the Arrow version and the machine; without a NUL none does.
+NUL = "\u0100"
 
 
 @dataclass(frozen=True)
-class CsvFile:
+class CsvFile(FilePart):
     """One CSV file with a header, plain or compressed by gzip or zstd.
 
     Attributes:
@@ -49,30 +52,23 @@ class CsvFile:
         encoding: Of the text; None for UTF-8, with Latin-1 for each value that is not valid UTF-8.
     """
 
-    file: StoredFile
+    KIND = "CSV"
+    DAMAGE = "is damaged, truncated, or leaves a quotation open"
     delimiter: str | None = None
     quote: str | None = '"'
     encoding: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The name that messages use."""
-        return repr(self.file.file_name)
-
-    @property
-    def damaged(self) -> str:
-        """The message for a file that cannot be read to its end."""
-        return f"{self.name} is not a complete CSV file: it is damaged, truncated, or leaves a quotation open; write it again"
 
     def column_names(self) -> list[str]:
         """Read the header. Return an empty list if there is none."""
         self.file.check()
         record, _ = self._header()
         lines = io.StringIO(record.decode(EVERY_BYTE), newline="")
-        if self.quote is None:
-            records = csv.reader(lines, delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
-        else:
-            records = csv.reader(lines, delimiter=self._delimiter, quotechar=self.quote)
+        records = csv.reader(
+            lines,
+            delimiter=self._delimiter,
+            quotechar=self.quote,
+            quoting=csv.QUOTE_NONE if self.quote is None else csv.QUOTE_MINIMAL,
+        )
         header: list[str] = attempt(lambda: next(records, []), otherwise=self._long_header)
         return [self._decode(field.encode(EVERY_BYTE)) for field in header]
 
@@ -87,10 +83,6 @@ class CsvFile:
         positions = [header.index(column) for column in columns]
         for batch in self._records(positions, fields=len(header)):
             yield pa.RecordBatch.from_arrays([self._decoded(values) for values in batch.columns], names=list(columns))
-
-    def split(self) -> tuple["CsvFile"]:
-        """Return the file itself: record boundaries can only be found from its start."""
-        return (self,)
 
     def _check_quotation(self) -> None:
         """Reject a file with a quotation mark where RFC 4180 allows none: its record boundaries are ambiguous."""
@@ -139,15 +131,18 @@ class CsvFile:
 
     @property
     def _delimiter(self) -> str:
-        plain = self.file.file_name.lower().removesuffix(".gz").removesuffix(".zst")
+        plain = self.file.file_name.lower().removesuffix(self._compressed)
         return self.delimiter or ("\t" if plain.endswith(".tsv") else ",")
 
+    @property
+    def _compressed(self) -> str:
+        """The extension of a compressed file; empty for any other."""
+        name = self.file.file_name.lower()
+        return next((ending for ending in COMPRESSIONS if name.endswith(ending)), "")
+
     def _open(self) -> pa.NativeFile:
-        stream, name = self.file.open(), self.file.file_name.lower()
-        for ending, compression in COMPRESSIONS.items():
-            if name.endswith(ending):
-                stream = pa.CompressedInputStream(stream, compression)
-        return stream
+        stream = self.file.open()
+        return pa.CompressedInputStream(stream, COMPRESSIONS[self._compressed]) if self._compressed else stream
 
     def _records(self, positions: Sequence[int], *, fields: int) -> Iterator[pa.RecordBatch]:
         """Yield the records after the header."""
@@ -162,11 +157,10 @@ class CsvFile:
         """Parse a chunk of whole records as one block: at its own block boundaries, Arrow drops line feeds and mishandles NUL."""
         # columns are named by position, because undeclared columns may share a name
         names = [str(place) for place in range(fields)]
-        wanted = [names[place] for place in positions]
-        escape = NulEscape.beside(f"{self._delimiter}{self.quote or ''}") if b"\0" in chunk else None
-        text = escape.hide(chunk) if escape else chunk
-        if not text.isascii():
-            text = text.decode(EVERY_BYTE).encode()
+        chosen = [names[place] for place in positions]
+        text = chunk
+        if b"\0" in text or not text.isascii():
+            text = text.decode(EVERY_BYTE).replace("\0", NUL).encode()
         table = arrow_csv.read_csv(
             pa.BufferReader(text),
             read_options=arrow_csv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),
@@ -177,16 +171,14 @@ class CsvFile:
                 invalid_row_handler=lambda _: "skip",
             ),
             convert_options=arrow_csv.ConvertOptions(
-                include_columns=wanted,
-                column_types=dict.fromkeys(wanted, pa.string()),
+                include_columns=chosen,
+                column_types=dict.fromkeys(chosen, pa.string()),
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=True,
             ),
         )
-        for batch in table.to_batches():
-            columns = [escape.show(values) for values in batch.columns] if escape else batch.columns
-            yield pa.RecordBatch.from_arrays(columns, names=wanted)
+        yield from table.to_batches()
 
     def _decoded(self, values: pa.Array) -> pa.Array:
         """Decode each value from the bytes it was split from."""
@@ -194,7 +186,8 @@ class CsvFile:
             return values
         distinct = values.dictionary_encode()
         texts = [
-            None if text is None else self._decode(text.encode(EVERY_BYTE)) for text in distinct.dictionary.to_pylist()
+            None if text is None else self._decode(text.replace(NUL, "\0").encode(EVERY_BYTE))
+            for text in distinct.dictionary.to_pylist()
         ]
         return pa.array(texts, pa.string()).take(distinct.indices)
 

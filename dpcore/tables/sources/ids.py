@@ -27,38 +27,41 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute
 
-from dpcore.tables.sources.layout import stored_values
-from dpcore.tables.sources.text import is_count_of_time, is_text, plain_type, readable
+from dpcore.tables.sources.layout import stored_type, stored_values
+from dpcore.tables.sources.text import PER_SECOND, is_bytes, is_count_of_time, is_text, plain_type, readable
+from dpcore.universe.attribute import DAY
 
 HashedIds: TypeAlias = npt.NDArray[np.uint64]
 """Two 64-bit words for each row of the table."""
 
-HASH_BYTES = 16
 EXACT = {"halffloat": 2**11, "float": 2**24, "double": 2**53}
 """For each float type, the smallest integer from which on integers may be rounded."""
 # 7.0, 1e+05 and 1.0E7, but not text that may be another kind of id, such as 12e5
 LIKE_FLOAT = r"^-?[0-9]+\.[0-9]*$|^-?[0-9](\.[0-9]+)?[eE][+-][0-9]{1,3}$|^-?[0-9]\.[0-9]+[eE][0-9]{1,3}$|^-0$"
 UNDECODED = "\N{REPLACEMENT CHARACTER}"
-DAY = 86_400
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-NANO_DIGITS = 9
 
 
 def hash_ids(ids: pa.Array, *, key: bytes) -> tuple[HashedIds, npt.NDArray[np.bool_]]:
     """Return the hashed ids of a batch, and which rows have an id. The hash of a row without an id has no meaning."""
     canonical = canonical_ids(ids)
-    keyed = hashlib.blake2b(key=key, digest_size=HASH_BYTES)  # copying it for each id saves a quarter of the time
-    digests = [_digest(keyed, text) for text in canonical.dictionary.to_pylist()]
-    hashes = np.frombuffer(b"".join(digests) + bytes(HASH_BYTES), dtype="<u8").astype(np.uint64, copy=False)
-    rows = canonical.indices.fill_null(len(digests)).to_numpy(zero_copy_only=False)
-    known: npt.NDArray[np.bool_] = rows < len(digests)
-    return hashes.reshape(-1, 2)[rows], known
+    hashes = hash_distinct(canonical, key=key, size=16)
+    return hashes, canonical.is_valid().to_numpy(zero_copy_only=False)
 
 
-def _digest(keyed: hashlib.blake2b, text: bytes) -> bytes:
-    one = keyed.copy()
-    one.update(text)
-    return one.digest()
+def hash_distinct(encoded: pa.DictionaryArray, *, key: bytes, size: int) -> npt.NDArray[np.uint64]:
+    """Return the keyed hash of each value as 64-bit words, zero for a null. Each distinct value is hashed once."""
+    keyed = hashlib.blake2b(key=key, digest_size=size)  # copying it for each value saves a quarter of the time
+
+    def digest(value: bytes) -> bytes:
+        state = keyed.copy()
+        state.update(value)
+        return state.digest()
+
+    digests = [digest(value) for value in encoded.dictionary.to_pylist()]
+    words = np.frombuffer(b"".join(digests) + bytes(size), dtype="<u8").astype(np.uint64, copy=False)
+    rows = encoded.indices.fill_null(len(digests)).to_numpy(zero_copy_only=False)
+    hashes: npt.NDArray[np.uint64] = words.reshape(-1, size // 8)[rows]
+    return hashes
 
 
 def canonical_ids(ids: pa.Array) -> pa.DictionaryArray:
@@ -79,7 +82,7 @@ def canonical_ids(ids: pa.Array) -> pa.DictionaryArray:
 
 def can_identify(kind: pa.DataType) -> bool:
     """Tell whether a column of this type can hold ids. In other types, `canonical_ids` makes every value null."""
-    kind = _stored(kind)
+    kind = stored_type(kind)
     return not (pa.types.is_nested(kind) or pa.types.is_interval(kind))
 
 
@@ -91,7 +94,7 @@ def family(kind: pa.DataType) -> str | None:
     """
     if isinstance(kind, pa.UuidType):
         return "UUID"
-    kind = _stored(kind)
+    kind = stored_type(kind)
     if pa.types.is_null(kind):
         return None
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -104,16 +107,8 @@ def family(kind: pa.DataType) -> str | None:
 
 def is_number(kind: pa.DataType) -> bool:
     """Tell whether ids of this type are numbers."""
-    kind = _stored(kind)
+    kind = stored_type(kind)
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _stored(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values inside extension, dictionary and run-end encoded types."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _stored(kind.storage_type)
-    wrapped = pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind)
-    return _stored(kind.value_type) if wrapped else kind
 
 
 def _can_be_counted(kind: pa.DataType) -> bool:
@@ -153,7 +148,7 @@ def _moments(values: pa.Array) -> pa.Array:
 
     This works for every stored integer, also for one outside the range of the calendar.
     """
-    kind, known = values.type, values.is_valid()
+    kind, valid = values.type, values.is_valid()
     counts = values.view(plain_type(kind)).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if pa.types.is_date(kind):
         days = counts if pa.types.is_date32(kind) else counts // (DAY * 1000)
@@ -161,9 +156,9 @@ def _moments(values: pa.Array) -> pa.Array:
     else:
         seconds, rest = np.divmod(counts, PER_SECOND[kind.unit])
         rest *= PER_SECOND["ns"] // PER_SECOND[kind.unit]
-    fraction = compute.utf8_lpad(pa.array(rest).cast(pa.string()), NANO_DIGITS, padding="0")
+    fraction = compute.utf8_lpad(pa.array(rest).cast(pa.string()), 9, padding="0")  # nanoseconds
     texts = compute.binary_join_element_wise(pa.array(seconds).cast(pa.string()), fraction, ".")
-    return compute.if_else(known, texts, pa.scalar(None, pa.string())).cast(pa.large_string()).cast(pa.large_binary())
+    return compute.if_else(valid, texts, pa.scalar(None, pa.string())).cast(pa.large_string()).cast(pa.large_binary())
 
 
 def _texts(values: pa.Array) -> pa.Array:
@@ -183,7 +178,7 @@ def numbers_in_text(ids: pa.Array) -> pa.Array:
     >>> numbers_in_text(pa.array(["7.0", "1e+05", "17.1", "17.10", "07", "1e+16"])).to_pylist()
     [b'7', b'100000', b'17.1', b'17.10', b'07', None]
     """
-    if not (is_text(kind := _stored(ids.type)) or _is_bytes(kind)):
+    if not (is_text(kind := stored_type(ids.type)) or is_bytes(kind)):
         return ids
     encoded = canonical_ids(ids)
     texts = encoded.dictionary
@@ -199,13 +194,9 @@ def _whole_in(text: str) -> str | None:
     return whole(number) if number.copy_abs() < EXACT["double"] else None
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
-    return str(kind) in {"binary", "large_binary", "binary_view"} or bool(pa.types.is_fixed_size_binary(kind))
-
-
 _WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
     (is_text, _texts),
-    (_is_bytes, _texts),
+    (is_bytes, _texts),
     (pa.types.is_integer, _written),
     (pa.types.is_boolean, _written),
     (pa.types.is_floating, _floats),

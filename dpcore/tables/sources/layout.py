@@ -8,7 +8,6 @@ import pyarrow as pa
 from pyarrow import compute
 
 LARGE = {"string": pa.large_string(), "binary": pa.large_binary()}
-VIEW_BYTES = 16  # the length, then a short value inline, or the first bytes and the offset of a long one
 
 
 def stored_values(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
@@ -37,6 +36,14 @@ def stored_values(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     return column, None
 
 
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values inside extension, dictionary and run-end encoded types."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return stored_type(kind.storage_type)
+    wrapped = pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind)
+    return stored_type(kind.value_type) if wrapped else kind
+
+
 def is_view(kind: pa.DataType) -> bool:
     """Tell whether a type holds text or bytes as views. Many views may point to one value."""
     return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
@@ -47,9 +54,10 @@ def _shared_views(column: pa.Array) -> tuple[pa.Array, pa.Array]:
 
     The values are `large_binary`: together they may exceed 2 GiB, where Arrow's 32-bit offsets would wrap without an error.
     """
-    known, views, *texts = column.buffers()
-    each = pa.Array.from_buffers(pa.binary(VIEW_BYTES), len(column), [known, views], offset=column.offset)
-    used = each.dictionary_encode()
+    validity, views, *texts = column.buffers()
+    # 16 bytes: the length, then a short value inline, or the first bytes and the offset of a long one
+    raw = pa.Array.from_buffers(pa.binary(16), len(column), [validity, views], offset=column.offset)
+    used = raw.dictionary_encode()
     _, distinct = used.dictionary.buffers()
     values = pa.Array.from_buffers(pa.binary_view(), len(used.dictionary), [None, distinct, *texts])
     return values.cast(pa.large_binary()), used.indices

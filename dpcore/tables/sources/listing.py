@@ -15,14 +15,19 @@ from dpcore.tables.sources.text import text_of
 
 CSV, PARQUET, ARROW = "csv", "parquet", "arrow"
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-_PLAIN = (".csv", ".tsv")
+
+
+def _maybe_compressed(*endings: str) -> tuple[str, ...]:
+    return tuple(f"{plain}{packed}" for plain in endings for packed in ("", *COMPRESSIONS))
+
+
 ENDINGS = {
-    CSV: tuple(f"{plain}{packed}" for plain in _PLAIN for packed in ("", *COMPRESSIONS)),
+    CSV: _maybe_compressed(".csv", ".tsv"),
     PARQUET: (".parquet",),
     ARROW: (".arrow", ".feather", ".ipc"),
 }
 # Read only if the path itself ends so: in a folder, such files are more often notes than tables.
-TEXT_ENDINGS = (".txt", ".txt.gz", ".txt.zst")
+TEXT_ENDINGS = _maybe_compressed(".txt")
 _ENDINGS = sorted((*sum(ENDINGS.values(), ()), *TEXT_ENDINGS, *COMPRESSIONS), key=len, reverse=True)
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
@@ -48,8 +53,8 @@ def files_at(path: str, *, base: Path, taken: Callable[[str], bool]) -> list[Sto
     names, source = (
         (_remote(path), path) if is_remote else (map(str, local_files.local_files_at(path, base=base)), None)
     )
-    found = (StoredFile(name, source) for name in sorted(set(names)))
-    return [file for file in found if taken(file.file_name)]
+    files = (StoredFile(name, source) for name in sorted(set(names)))
+    return [file for file in files if taken(file.file_name)]
 
 
 def same_rows(files: Sequence[StoredFile]) -> tuple[StoredFile, StoredFile] | None:
@@ -57,9 +62,9 @@ def same_rows(files: Sequence[StoredFile]) -> tuple[StoredFile, StoredFile] | No
     seen: dict[Hashable, StoredFile] = {}
     for file in files:
         for mark in _marks(file):
-            other = seen.setdefault(mark, file)
-            if other is not file:
-                return other, file
+            first = seen.setdefault(mark, file)
+            if first is not file:
+                return first, file
     return None
 
 
@@ -84,8 +89,8 @@ def _marks(file: StoredFile) -> Iterator[Hashable]:
         yield file.path.removesuffix(name), name[: len(name) - len(ending)]
     if not file.is_remote:
         with suppress(OSError):  # a broken link is reported when it is opened
-            found = Path(file.path).stat()
-            yield found.st_dev, found.st_ino
+            status = Path(file.path).stat()
+            yield status.st_dev, status.st_ino
 
 
 def _remote(address: str) -> Iterator[str]:
@@ -96,8 +101,8 @@ def _remote(address: str) -> Iterator[str]:
     if address.lower().startswith(WEB):  # the web has no folders, and a ? in an address is not a pattern
         yield address
     elif is_pattern(path):
-        found = system.glob(path, detail=True).items()
-        yield from (name for name, entry in found if entry["type"] == "file")
+        entries = system.glob(path, detail=True).items()
+        yield from (name for name, entry in entries if entry["type"] == "file")
     elif system.isfile(root):
         yield root
     elif system.isdir(root):

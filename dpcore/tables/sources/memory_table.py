@@ -11,6 +11,7 @@ from dpcore.private import Private
 from dpcore.tables.sources.attempt import attempt
 from dpcore.tables.sources.layout import joined
 from dpcore.tables.sources.object_ids import as_id
+from dpcore.tables.sources.part import BATCH_ROWS, Part
 from dpcore.tables.sources.text import sound
 from dpcore.tables.sources.values import as_text
 
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-BATCH_ROWS = 1 << 17
 
-
-class MemoryTable(Private):
+class MemoryTable(Private, Part):
     """A table in memory. It never leaves this process.
 
     Columns of Python objects, in pandas and polars, and pandas string columns that are not stored as Arrow, are converted to text value
@@ -66,10 +65,6 @@ class MemoryTable(Private):
         for start in range(0, self._table.shape[0], BATCH_ROWS):
             arrays = self._arrays(columns, start=start, stop=start + BATCH_ROWS)
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-    def split(self) -> tuple["MemoryTable"]:
-        """Return the table itself."""
-        return (self,)
 
     def _arrays(self, columns: Sequence[str], *, start: int, stop: int) -> list[pa.Array]:
         names = self.column_names()

@@ -9,40 +9,26 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from dpcore.errors import SourceBroken, SourceError
-from dpcore.tables.sources.layout import stored_values
-from dpcore.tables.sources.stored_file import StoredFile
+from dpcore.tables.sources.part import BATCH_ROWS, FilePart
 from dpcore.tables.sources.text import is_text, readable
 
-BATCH_ROWS = 1 << 17
 PIECE_ROWS = 1_000_000
 PIECE_BYTES = 1 << 26
 TRIAL_ROWS = 1 << 13
 LARGEST_FOOTER = 2**31 - 1  # bytes of a string and items of a list in the footer: the highest limits that Arrow accepts
 MAGIC = b"PAR1"
-REPEATS = 4  # text is read as a dictionary if its values occur at least this often on average
 
 
 @dataclass(frozen=True)
-class ParquetFile:
+class ParquetFile(FilePart):
     """One Parquet file, or some of its row groups.
 
     Attributes:
-        file: The file.
         groups: The row groups; None for all.
     """
 
-    file: StoredFile
+    KIND = "Parquet"
     groups: tuple[int, ...] | None = None
-
-    @property
-    def name(self) -> str:
-        """The name that messages use."""
-        return repr(self.file.file_name)
-
-    @property
-    def damaged(self) -> str:
-        """The message for a file that cannot be read to its end."""
-        return f"{self.name} is not a complete Parquet file: it is damaged, truncated, or in another format; write it again"
 
     def column_names(self) -> list[str]:
         """Read the names of the top-level columns from the file's footer."""
@@ -84,9 +70,8 @@ class ParquetFile:
         repeating = self._repeating([column for column, kind in kinds.items() if kind == pa.string()])
         with self._open(read_dictionary=written + repeating) as file:
             for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=self._groups(file), columns=list(columns)):
-                # "a" also selects a column named "a.b", hence the lookup by full name
-                chosen = [batch.column(batch.schema.get_field_index(column)) for column in columns]
-                values = [_short(readable(value)) if is_text(value.type) else value for value in chosen]
+                chosen = (_column(batch, column) for column in columns)
+                values = [readable(value) if is_text(value.type) else value for value in chosen]
                 yield pa.RecordBatch.from_arrays(values, names=list(columns))
 
     def split(self) -> tuple["ParquetFile", ...]:
@@ -114,8 +99,9 @@ class ParquetFile:
             first = next(file.iter_batches(batch_size=TRIAL_ROWS, row_groups=self._groups(file), columns=texts), None)
         if first is None:
             return []
-        found = {name: first.column(first.schema.get_field_index(name)) for name in texts}
-        return [name for name, values in found.items() if REPEATS * len(values.dictionary) <= len(values)]
+        columns = {name: _column(first, name) for name in texts}
+        # values that occur at least four times on average
+        return [name for name, values in columns.items() if 4 * len(values.dictionary) <= len(values)]
 
     def _groups(self, file: parquet.ParquetFile) -> list[int]:
         return list(range(file.metadata.num_row_groups) if self.groups is None else self.groups)
@@ -140,6 +126,11 @@ class ParquetFile:
         raise (SourceBroken if _last_bytes(stream, len(MAGIC)) == MAGIC else SourceError)(self.damaged)
 
 
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """Return a column by its full name: "a" also selects a column named "a.b"."""
+    return batch.column(batch.schema.get_field_index(name))
+
+
 def _aborts(kind: pa.DataType) -> bool:
     """Tell whether Arrow 26 would abort the process when it reads a column of this type to its end."""
     return isinstance(kind, pa.BaseExtensionType) and bool(pa.types.is_dictionary(kind.storage_type))
@@ -156,14 +147,3 @@ def _is_ambiguous(column: str, paths: Sequence[str]) -> bool:
 def _last_bytes(stream: pa.NativeFile, count: int) -> bytes:
     stream.seek(max(stream.size() - count, 0))
     return bytes(stream.read(count))
-
-
-def _short(values: pa.Array) -> pa.Array:
-    """Drop the unused values of a dictionary that is longer than its rows, as every batch of a sorted column may have.
-
-    The result stays a dictionary: many rows may share a long value, and written out they could exceed Arrow's 32-bit offsets.
-    """
-    if pa.types.is_dictionary(values.type) and len(values.dictionary) > len(values):
-        used, rows = stored_values(values)
-        return pa.DictionaryArray.from_arrays(rows, used)
-    return values

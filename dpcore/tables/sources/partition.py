@@ -11,7 +11,7 @@ from dpcore.tables.sources.part import Part
 
 
 @dataclass(frozen=True)
-class Partition:
+class Partition(Part):
     """A part with additional text columns from its folder names. A column in the file itself takes precedence.
 
     Attributes:
@@ -25,12 +25,12 @@ class Partition:
     numbers: str | None = None
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The name that messages use: the file name alone, since folders may be named after people."""
         return self.inner.name
 
     @property
-    def damaged(self) -> str:
+    def damaged(self) -> str:  # type: ignore[override]
         """The message for a file that cannot be read to its end."""
         return self.inner.damaged
 

@@ -18,9 +18,10 @@ from sqlalchemy import Connection
 from sqlalchemy.engine import CursorResult
 
 from dpcore.errors import SourceBroken, SourceError
-from dpcore.tables.sources.attempt import attempt, attempt_each
+from dpcore.tables.sources.attempt import attempt
 from dpcore.tables.sources.database import WHY, Database, server_encoding
 from dpcore.tables.sources.object_ids import as_id
+from dpcore.tables.sources.part import Part
 from dpcore.tables.sources.text import decoder, text_of
 from dpcore.tables.sources.values import as_text
 
@@ -47,7 +48,7 @@ POSTGRES_IDS = frozenset(
 
 
 @dataclass(frozen=True)
-class Query:
+class Query(Part):
     """One query to one database.
 
     Attributes:
@@ -60,13 +61,10 @@ class Query:
     url_env: str
     ids: str | None = None
 
-    @property
-    def name(self) -> str:
-        """The name that messages use."""
-        return "the result of source.sql"
+    name = "the result of source.sql"
 
     @property
-    def damaged(self) -> str:
+    def damaged(self) -> str:  # type: ignore[override]
         """The message for a query that fails or is interrupted."""
         return f"the query of source.sql failed or was interrupted; check it, and what the user of {self.url_env} may read, {WHY}"
 
@@ -92,14 +90,7 @@ class Query:
         return replace(self, ids=column)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns in the given order, from a server-side cursor.
-
-        Raises:
-            SourceBroken: If the query fails, since a value may be the cause.
-        """
-        return attempt_each(self._batches(columns), otherwise=self.damaged, failure=SourceBroken)
-
-    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns in the given order, from a server-side cursor."""
         types = self.column_types(columns)
         with self._database.connection() as connection:
             chosen = ", ".join(map(_chosen(connection), columns, types))
@@ -112,10 +103,6 @@ class Query:
                     values = zip(*chunk, strict=True)
                     arrays = list(map(_array, values, types, reads))
                     yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-    def split(self) -> tuple["Query"]:
-        """Return the query itself."""
-        return (self,)
 
     @property
     def _database(self) -> Database:

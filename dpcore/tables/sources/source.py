@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpcore.errors import SourceBroken, SourceError
 from dpcore.spec.source import NO_QUOTE, SourceSpec
 from dpcore.tables.sources.arrow_file import ArrowFile
-from dpcore.tables.sources.attempt import attempt, attempt_each
+from dpcore.tables.sources.attempt import attempt
 from dpcore.tables.sources.csv_file import CsvFile
 from dpcore.tables.sources.ids import can_identify, family, is_number
 from dpcore.tables.sources.listing import (
@@ -30,7 +30,7 @@ from dpcore.tables.sources.listing import (
 )
 from dpcore.tables.sources.memory_table import MemoryTable
 from dpcore.tables.sources.parquet_file import ParquetFile
-from dpcore.tables.sources.part import Part, Untyped
+from dpcore.tables.sources.part import FilePart, Part
 from dpcore.tables.sources.partition import Partition
 from dpcore.tables.sources.stored_file import StoredFile
 
@@ -72,8 +72,12 @@ class Source:
     def local_files(self) -> tuple[Path, ...]:
         """The files on this machine that hold the table; empty for a query, a table in memory, or remote files."""
         inner = [part.inner if isinstance(part, Partition) else part for part in self.parts]
-        files = [part.file for part in inner if isinstance(part, CsvFile | ParquetFile | ArrowFile)]
+        files = [part.file for part in inner if isinstance(part, FilePart)]
         return tuple(Path(file.path) for file in files if not file.is_remote)
+
+    def with_ids(self, ids: str | None) -> tuple[Part, ...]:
+        """Return the parts with a column read as ids, if there are ids."""
+        return self.parts if ids is None else tuple(part.with_ids(ids) for part in self.parts)
 
     def pieces(self, *, ids: str | None) -> tuple[Part, ...]:
         """Split all parts as far as possible: the same rows, in the same order.
@@ -81,7 +85,7 @@ class Source:
         Args:
             ids: The column that holds the ids, if there are ids. If some parts hold numbers in it, the others read numbers in text.
         """
-        parts = self.parts if ids is None else tuple(_with_ids(part, ids) for part in self.parts)
+        parts = self.with_ids(ids)
         if ids is not None and len(parts) > 1 and any(is_number(_type(part, ids)) for part in parts):
             files = (part if isinstance(part, Partition) else Partition(part, ()) for part in parts)
             parts = tuple(replace(file, numbers=ids) for file in files)
@@ -105,7 +109,7 @@ def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], b
     columns = tuple(reads)
     ids = next((column for column in columns if reads[column] is can_identify), None)
     families: dict[str, str] = {}  # of the ids in the parts checked so far
-    for part in (_with_ids(part, ids) for part in source.parts):
+    for part in source.with_ids(ids):
         types = attempt(lambda part=part: part.column_types(columns), otherwise=part.damaged)  # type: ignore[misc]
         wrong = [column for column, kind in zip(columns, types, strict=True) if not reads[column](kind)]
         if wrong:
@@ -116,10 +120,6 @@ def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], b
         for column, kind in zip(columns, types, strict=True):
             if reads[column] is can_identify and (named := family(kind)):
                 _check_family(part, column, families.setdefault(column, named), named)
-
-
-def _with_ids(part: Part, ids: str | None) -> Part:
-    return part.with_ids(ids) if ids is not None and isinstance(part, Untyped) else part
 
 
 def _type(part: Part, column: str) -> pa.DataType:
@@ -139,20 +139,23 @@ def read_piece(piece: Part, *, columns: Sequence[str]) -> Iterator[pa.RecordBatc
     Raises:
         SourceBroken: If reading fails, since a row may be the cause.
     """
-    rows = attempt_each(piece.batches(columns), otherwise=piece.damaged, failure=SourceBroken)
-    while batch := _next_rows(rows):
+    rows = piece.batches(columns)
+    while batch := _next_batch(rows, otherwise=piece.damaged):
         yield from batch
 
 
-def _next_rows(rows: Iterator[pa.RecordBatch]) -> tuple[pa.RecordBatch, ...]:
+def _next_batch(rows: Iterator[pa.RecordBatch], *, otherwise: str) -> tuple[pa.RecordBatch, ...]:
     """Return one more batch, or nothing at the end."""
-    try:
+
+    def step() -> tuple[pa.RecordBatch, ...]:
         for batch in rows:
             return (batch,)
+        return ()
+
+    try:
+        return attempt(step, otherwise=otherwise)
     except SourceError as error:
         failure = SourceBroken(*error.args)
-    else:
-        return ()
     raise failure
 
 
@@ -163,29 +166,29 @@ def _files(path: str, spec: SourceSpec, *, base: Path) -> list[StoredFile]:
     def taken(name: str) -> bool:
         return bool(spec.format or kind_of(name) or (named_text and name.lower().endswith(TEXT_ENDINGS)))
 
-    found = attempt(
+    files = attempt(
         lambda: files_at(path, base=base, taken=taken),
         otherwise=f"source.path {path!r} cannot be listed; check the path, and who may read that folder",
     )
-    if not found:
-        known = ", ".join(ending for endings in ENDINGS.values() for ending in endings)
+    if not files:
+        endings_named = ", ".join(ending for endings in ENDINGS.values() for ending in endings)
         brackets = "; `[` begins a pattern, so write [[] for a bracket in a name" if "[" in path else ""
         raise SourceError(
-            f"source.path {path!r} leads to no table; name a file, a folder or a pattern of {known}, or set `format`; "
+            f"source.path {path!r} leads to no table; name a file, a folder or a pattern of {endings_named}, or set `format`; "
             f"a relative path starts from the spec's own folder{brackets}"
         )
-    if len({_kind(file, spec) for file in found}) > 1:
+    if len({_kind(file, spec) for file in files}) > 1:
         raise SourceError(
             f"source.path {path!r} mixes files of several kinds, which may hold the same rows twice; "
             "name one kind, such as 'folder/*.parquet'"
         )
-    if twice := same_rows(found):
-        one, other = (file.file_name for file in twice)
+    if twice := same_rows(files):
+        first, second = (file.file_name for file in twice)
         raise SourceError(
-            f"source.path {path!r} leads to {one!r} and {other!r}, which are the same file by a link or the same table in two forms, so "
+            f"source.path {path!r} leads to {first!r} and {second!r}, which are the same file by a link or the same table in two forms, so "
             "its rows would count twice; remove one of them, or write a pattern that leaves it out"
         )
-    return found
+    return files
 
 
 def _kind(file: StoredFile, spec: SourceSpec) -> str:

@@ -5,7 +5,9 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from dpcore.tables.sources.layout import is_view, stored_values
+from dpcore.tables.sources.layout import is_view, stored_type, stored_values
+
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def text_of(raw: bytes) -> str:
@@ -39,15 +41,20 @@ def decoder(encoding: str | None) -> Callable[[bytes], str]:
 def readable(values: pa.Array) -> pa.Array:
     """Convert an array of bytes or text to valid text, so that no later step fails on the encoding of one value.
 
-    Text is converted too, because Arrow does not validate the text that it reads from Parquet. Views become a dictionary: many views may
-    point to one long value, which is then stored once.
+    Text is converted too, because Arrow does not validate the text that it reads from Parquet. Rows that share a value, which may be long,
+    become a dictionary of the values that occur: written out, they could exceed Arrow's 32-bit offsets.
     """
-    if pa.types.is_dictionary(values.type):
-        # only the dictionary is converted; the indices stay as they are
-        return _by_dictionary(values.indices, readable(values.dictionary))
-    if is_view(values.type):
-        raw, rows = stored_values(values)
-        return pa.DictionaryArray.from_arrays(rows, readable(raw))
+    if pa.types.is_dictionary(values.type) and len(values.dictionary) <= len(values):
+        # to decode all of a short dictionary is faster than to look for the values that occur
+        inside, places = stored_values(values.dictionary)
+        if places is None:
+            return pa.DictionaryArray.from_arrays(values.indices, _decoded(inside))
+    stored, rows = stored_values(values)
+    text = _decoded(stored)
+    return text if rows is None else pa.DictionaryArray.from_arrays(rows, text)
+
+
+def _decoded(values: pa.Array) -> pa.Array:
     large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
     raw = values.cast(pa.large_binary() if large else pa.binary())
     with suppress(pa.ArrowInvalid):
@@ -58,18 +65,17 @@ def readable(values: pa.Array) -> pa.Array:
     return pa.array(decoded, pa.large_string()).take(encoded.indices)
 
 
-def _by_dictionary(rows: pa.Array, inside: pa.Array) -> pa.Array:
-    """Return a dictionary array of these indices and values. Flatten values that are a dictionary themselves."""
-    if pa.types.is_dictionary(inside.type):
-        return pa.DictionaryArray.from_arrays(inside.indices.take(rows), inside.dictionary)
-    return pa.DictionaryArray.from_arrays(rows, inside)
-
-
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether a type holds text, plain or as a dictionary."""
-    if pa.types.is_dictionary(kind):
-        return is_text(kind.value_type)
+    """Tell whether a type holds text, in whatever layout."""
+    kind = stored_type(kind)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Tell whether a type holds bytes that are not known to be text."""
+    types = pa.types
+    sized = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    return bool(sized or types.is_binary_view(kind))
 
 
 def is_count_of_time(kind: pa.DataType) -> bool:
@@ -99,33 +105,30 @@ def sound(values: pa.Array) -> pa.Array:
     Raises:
         pa.ArrowInvalid: If an offset or index is out of bounds. Arrow's other functions would read whatever memory it points to.
     """
-    kind = values.type
+    _validate(values)
+    kind = stored_type(values.type)
+    if is_text(kind):
+        return readable(values)
+    if is_view(kind):
+        stored, rows = stored_values(values)
+        return pa.DictionaryArray.from_arrays(rows, stored)
+    return values
+
+
+def _validate(values: pa.Array) -> None:
     if isinstance(values, pa.ExtensionArray):
-        stored = sound(values.storage)
-        return pa.ExtensionArray.from_storage(kind, stored) if stored.type == kind.storage_type else stored
-    if pa.types.is_dictionary(kind):
+        _validate(values.storage)
+    elif pa.types.is_dictionary(values.type):
         values.indices.validate(full=True)
-        return _by_dictionary(values.indices, sound(values.dictionary))
-    if pa.types.is_run_end_encoded(kind):
-        return _sound_runs(values)
-    plain = values.view(plain_type(kind))
-    plain.validate(full=True)
-    if is_view(kind) and not is_text(kind):
-        raw, rows = stored_values(plain)
-        return pa.DictionaryArray.from_arrays(rows, raw)
-    return readable(plain) if is_text(kind) else values
-
-
-def _sound_runs(values: pa.Array) -> pa.Array:
-    inside = sound(values.values)
-
-    def with_values(those: pa.Array) -> pa.Array:
-        kind = pa.run_end_encoded(values.run_ends.type, those.type)
-        children = [values.run_ends, those]
-        return pa.Array.from_buffers(kind, len(values), [None], offset=values.offset, children=children)
-
-    with_values(pa.nulls(len(inside))).validate(full=True)
-    return with_values(inside)
+        _validate(values.dictionary)
+    elif pa.types.is_run_end_encoded(values.type):
+        kind = pa.run_end_encoded(values.run_ends.type, pa.null())
+        children = [values.run_ends, pa.nulls(len(values.values))]
+        buffers = pa.Array.from_buffers(kind, len(values), [None], offset=values.offset, children=children)
+        buffers.validate(full=True)
+        _validate(values.values)
+    else:
+        values.view(plain_type(values.type)).validate(full=True)
 
 
 _BYTES = {"string": pa.binary(), "large_string": pa.large_binary(), "string_view": pa.binary_view()}

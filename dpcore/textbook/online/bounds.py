@@ -34,6 +34,7 @@ from dpcore.mechanisms.noise import LEAST_NOISE, DiscreteLaplace, Noise, Rounded
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
+from dpcore.scalars import is_number, is_whole
 
 TOTAL_SHARE = Fraction(1, 40)
 """The share of the budget for the total. It is set aside twice, in case a crash loses the first."""
@@ -42,8 +43,6 @@ GATES_SHARE = Fraction(7, 8)
 """The share of the rest for gates. Counts get less: their noise may be almost alpha, while a gate's counts four times."""
 
 MOST_ROWS = 10**12
-FEWEST_STEPS = 32
-"""The number of hard rounds is rounded up by at most one part in this many, so that a search tries few numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +73,11 @@ class Terms:
         """Check the ranges of the numbers."""
         for name in ("alpha", "beta"):
             number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 1:
+            if not is_number(number) or not 0 < number < 1:
                 raise UsageError(f"{name} must be a number between 0 and 1, such as 0.05")
         for name, least in (("queries", 1), ("restarts", 0)):
             number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= MOST_ROWS:
+            if not is_whole(number) or not least <= number <= MOST_ROWS:
                 raise UsageError(f"{name} must be a whole number of at least {least}")
 
     @property
@@ -229,13 +228,13 @@ def _attempt(terms: Terms, rows: int) -> Bounds | None:
 
 
 def _rounded_up(number: float) -> int:
-    """Round down to a whole number, which is rounded up a little.
+    """Round down to a whole number, which is rounded up by at most one part in 32, so that a search tries few numbers.
 
     >>> [_rounded_up(number) for number in (0.9, 17.2, 1001.0)]
     [0, 17, 1008]
     """
     whole = math.floor(number)
-    unit = 1 << max(0, (whole // FEWEST_STEPS).bit_length() - 1)
+    unit = 1 << max(0, (whole // 32).bit_length() - 1)
     return -(-whole // unit) * unit
 
 

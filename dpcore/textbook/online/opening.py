@@ -16,16 +16,12 @@ from dpcore.places import places_of_spec, using
 from dpcore.privacy.accounting import budget_of
 from dpcore.runs.paying import ledger_of, paying_account
 from dpcore.runs.reading import Reading, Table
+from dpcore.scalars import is_whole
 from dpcore.spec import Declaration, load_spec
 from dpcore.steward.approvals import approval_for, request
 from dpcore.tables.ingest import check_key
 from dpcore.textbook.online import OnlineAnswer, OnlineSession, Terms, bounds_for, count_query
 from dpcore.universe import Universe
-
-RESTARTS = 8
-"""How often a session may be resumed, unless its opener says otherwise. More of them cost little: they are spare hard rounds."""
-
-_RULES = 1  # part of every claim: a session can only be resumed under the rules it was reserved for
 
 
 class Online(OnlineSession):
@@ -62,7 +58,7 @@ def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
     beta: float,
     queries: int,
     rows: int,
-    restarts: int = RESTARTS,
+    restarts: int = 8,
     resume: str | None = None,
     table: Any = None,
     approved: bool = False,
@@ -83,7 +79,7 @@ def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
         beta: With at most this probability, some answer is not.
         queries: The most different queries that are answered.
         rows: About how many rows the table has: a public number, used only to refuse parameters that cannot hold.
-        restarts: How often the session may be resumed.
+        restarts: How often the session may be resumed. More of them cost little: they are spare hard rounds.
         resume: The `run_id` of a session to resume, with the same spec and the same numbers.
         table: A pandas, polars or Arrow table to read instead of the spec's `source`.
         approved: Whether the steward approves an epsilon above the account's threshold. A session to resume was approved when it was opened.
@@ -91,6 +87,8 @@ def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
     Raises:
         UsageError: If the epsilon needs approval, or if a parameter cannot hold. Nothing is reserved.
     """
+    if not is_whole(rows) or rows < 1:
+        raise UsageError("rows must be a whole number of at least 1: about how many rows the table has")
     declaration = load_spec(spec, with_table=table is not None)
     if resume is None and not approved:
         _require_no_approval(declaration)
@@ -110,7 +108,7 @@ def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
             currency=account.currency,
             protection=declaration.protection,
         )
-        bounds_for(terms, rows=_checked_rows(rows))
+        bounds_for(terms, rows=rows)
         read = Table.of(declaration, table)
         check_key(read.private)
         try:
@@ -159,14 +157,8 @@ def _leased(ledger: Ledger, declaration: Declaration, terms: Terms, resume: str 
 def _claim(declaration: Declaration, terms: Terms) -> str:
     """Return the hash of everything that a session is reserved for."""
     promised = [terms.alpha, terms.beta, terms.queries, terms.restarts]
-    meaning = json.dumps([_RULES, "online", declaration.digest, declaration.universe.names, promised])
+    meaning = json.dumps(["online", declaration.digest, declaration.universe.names, promised])
     return hashlib.sha256(meaning.encode()).hexdigest()
-
-
-def _checked_rows(rows: int) -> int:
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise UsageError("rows must be a whole number of at least 1: about how many rows the table has")
-    return rows
 
 
 def _require_declared(declaration: Declaration) -> None:

@@ -10,7 +10,7 @@ from dpcore.universe import Universe
 _ONE_COUNT = "ask for one count, as in: select count(*) from release where age >= 65"
 
 
-def count_query(text: str, universe: Universe, *, tables: tuple[str, ...] = ("release",)) -> CountQuery:
+def count_query(text: str, universe: Universe) -> CountQuery:
     """Return the counting query that a text asks.
 
     Raises:
@@ -20,14 +20,15 @@ def count_query(text: str, universe: Universe, *, tables: tuple[str, ...] = ("re
     from dpcore.answers.sql import QueryError, parse  # noqa: PLC0415  the parser takes long to import
     from dpcore.answers.sql.errors import position  # noqa: PLC0415
 
-    query = parse(text, universe, tables=tables)
+    query = parse(text, universe, tables=("release",))
     number = query.outputs[0].value
     if not isinstance(number, Count) or not _is_one_number(query):
         raise QueryError(f"only counts can be asked here, one at a time; {_ONE_COUNT}", line=1, column=1)
     prepared = Prepared(query, universe)
-    linear = prepared.form(number).linear(0)
-    cells = np.asarray(linear.weights > 0)
-    if not np.array_equal(linear.weights, cells):
+    form = prepared.form(number)
+    weights = form.weights()
+    cells = np.asarray(weights > 0)
+    if not np.array_equal(weights, cells):
         name, starts = _cut(prepared, universe)
         line, column = position(text, max(0, text.casefold().find(name.casefold())))
         raise QueryError(
@@ -36,7 +37,7 @@ def count_query(text: str, universe: Universe, *, tables: tuple[str, ...] = ("re
             line=line,
             column=column,
         )
-    return CountQuery(linear.axes, cells)
+    return CountQuery(form.axes, cells)
 
 
 def _is_one_number(query: Query) -> bool:

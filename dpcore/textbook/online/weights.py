@@ -1,7 +1,6 @@
 """The public model of `online`: multiplicative weights over the universe, dense or factored."""
 
 import math
-from typing import Protocol
 
 import numpy as np
 
@@ -22,64 +21,52 @@ QUERY_CELLS = 1 << 22
 """The most cells of the marginal that a query is a part of."""
 
 
-class PublicWeights(Protocol):
-    """A distribution that can be multiplied along a query. Both forms hold the same distribution for the same history."""
-
-    @property
-    def model(self) -> Model:
-        """The distribution as a model."""
-        ...
-
-    def check(self, query: CountQuery) -> None:
-        """Raise if the query could not be learned. This depends on public values only."""
-        ...
-
-    def learn(self, query: CountQuery, step: float) -> None:
-        """Multiply the query's cells by exp(step), and renormalise."""
-        ...
-
-
-def expected_rows(weights: PublicWeights, query: CountQuery) -> int:
+def expected_rows(weights: "PublicWeights", query: CountQuery) -> int:
     """Return the number of rows that the model expects, rounded to a whole number."""
     return round(float(query.on(weights.model.marginal(query.axes))))
 
 
-def weights_for(shape: tuple[int, ...]) -> PublicWeights:
+def weights_for(shape: tuple[int, ...]) -> "PublicWeights":
     """Return the uniform distribution in the form that suits the universe's size."""
     return DenseWeights(shape) if math.prod(shape) <= DENSE_CELLS else FactoredWeights(shape)
 
 
-class DenseWeights:
-    """Every cell of the universe has its weight."""
+class PublicWeights:
+    """A distribution that can be multiplied along a query: a function for each set of columns that was learned. Their sum is its logarithm.
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._model = DenseModel(shape, total=1.0)
+    Attributes:
+        model: The distribution as a model. All forms hold the same distribution for the same history.
+    """
 
-    @property
-    def model(self) -> Model:
-        """The distribution as a model."""
-        return self._model
-
-    def check(self, query: CountQuery) -> None:
-        """Accept every query: each is a part of the stored cells."""
-
-    def learn(self, query: CountQuery, step: float) -> None:
-        """Multiply the query's cells by exp(step), and renormalise."""
-        if query.axes:  # a factor for all cells alike changes nothing
-            self._model.multiply(query.axes, np.exp(step * query.cells))
-
-
-class FactoredWeights:
-    """One function for each set of columns that was learned: their sum is the logarithm of the distribution."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._model = FactoredModel(Resolutions(shape), total=1.0)
+    def __init__(self, model: Model) -> None:
+        self.model = model
         self._functions: dict[Axes, Weights] = {}
 
-    @property
-    def model(self) -> Model:
-        """The distribution as a model."""
-        return self._model
+    def check(self, query: CountQuery) -> None:
+        """Raise if the model would become too large, before anything is compared or paid for."""
+
+    def learn(self, query: CountQuery, step: float) -> None:
+        """Add the step to the function of the query's columns, and compute the distribution again."""
+        if query.axes:  # a factor for all cells alike changes nothing
+            function = self._functions.setdefault(query.axes, np.zeros(query.cells.shape))
+            function += step * query.cells
+            self.model.assign(self._functions)
+
+
+class DenseWeights(PublicWeights):
+    """Every cell of the universe has its weight. So every query is a part of the stored cells."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__(DenseModel(shape, total=1.0))
+
+
+class FactoredWeights(PublicWeights):
+    """A factored model, for universes of any size."""
+
+    model: FactoredModel
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__(FactoredModel(Resolutions(shape), total=1.0))
 
     def check(self, query: CountQuery) -> None:
         """Raise if the model would become too large, before anything is compared or paid for."""
@@ -87,17 +74,9 @@ class FactoredWeights:
             raise UsageError(
                 f"the query joins {query.cells.size:,} cells, and at most {QUERY_CELLS:,} are possible; use fewer of its columns at once"
             )
-        cells = self._model.cells_with(query.axes) if query.axes else 0
+        cells = self.model.cells_with(query.axes) if query.axes else 0
         if cells > FACTORED_CELLS:
             raise UsageError(
                 f"learning this query could take a model of {cells:,} cells, and at most {FACTORED_CELLS:,} are possible; ask about columns "
                 "that earlier hard queries have joined, or about fewer columns at once"
             )
-
-    def learn(self, query: CountQuery, step: float) -> None:
-        """Add the step to the function of the query's columns, and compute the distribution again."""
-        if not query.axes:
-            return
-        function = self._functions.setdefault(query.axes, np.zeros(query.cells.shape))
-        function += step * query.cells
-        self._model.assign(self._functions)

@@ -8,7 +8,6 @@ from dpcore.textbook.theorems.composition import (
     advanced_composition,
     basic_composition,
     group_approximate,
-    parallel_approximate,
     parallel_composition,
 )
 from dpcore.textbook.theorems.divergences import Pair
@@ -46,6 +45,5 @@ __all__ = [
     "numeric_composition",
     "optimal_composition",
     "optimal_composition_delta",
-    "parallel_approximate",
     "parallel_composition",
 ]

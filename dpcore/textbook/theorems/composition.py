@@ -26,6 +26,7 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting.amounts import checked_size
 from dpcore.privacy.accounting.rounding import as_real, below_one, float_up, positive, real, rounded_up
 from dpcore.privacy.protection import Neighbours
+from dpcore.scalars import is_whole
 
 _Pair: TypeAlias = tuple[Fraction | float, Fraction | float]
 
@@ -106,19 +107,6 @@ def parallel_composition(amounts: Iterable[Fraction | float], *, neighbours: Nei
     return _touched(exact, neighbours)
 
 
-def parallel_approximate(parts: Parts, *, neighbours: Neighbours) -> tuple[Fraction, Fraction]:
-    """Return the (epsilon, delta) of mechanisms on disjoint blocks, from each block's pair.
-
-    The largest epsilon and the largest delta may come from different blocks. The returned pair covers both.
-
-    >>> parallel_approximate([(1, 0), (Fraction(1, 2), Fraction(1, 10**6))], neighbours=Neighbours.ADD_REMOVE)
-    (Fraction(1, 1), Fraction(1, 1000000))
-    """
-    pairs = [(positive(epsilon, what="epsilon"), checked_delta(delta)) for epsilon, delta in parts]
-    epsilon = _touched([epsilon for epsilon, _ in pairs], neighbours)
-    return epsilon, min(_touched([delta for _, delta in pairs], neighbours), Fraction(1))
-
-
 def group_approximate(epsilon: Fraction | float, *, delta: Fraction | float, size: int) -> tuple[Fraction, float]:
     """Return the (epsilon, delta) that protects a group of `size` units: (k e, d (e^(k e) - 1) / (e^e - 1)), rounded up.
 
@@ -139,10 +127,10 @@ def group_approximate(epsilon: Fraction | float, *, delta: Fraction | float, siz
 
 def counted_prices(parts: Parts, *, largest: float = math.inf) -> Counter[tuple[Fraction, Fraction]]:
     """Return the number of mechanisms of each price. Raise for an invalid price."""
-    given = parts.items() if isinstance(parts, Mapping) else ((part, 1) for part in parts)
+    prices = parts.items() if isinstance(parts, Mapping) else ((part, 1) for part in parts)
     counted: Counter[tuple[Fraction, Fraction]] = Counter()
-    for (epsilon, delta), count in given:
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+    for (epsilon, delta), count in prices:
+        if not is_whole(count) or count < 1:
             raise UsageError("the number of mechanisms of a price must be a whole number of at least 1")
         counted[positive(epsilon, what="epsilon", largest=largest), checked_delta(delta)] += count
     return counted

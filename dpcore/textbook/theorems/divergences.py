@@ -140,9 +140,9 @@ class Pair:
         for name, outcome in zip(self.names, self.outcomes, strict=True):
             if name not in rule:
                 raise UsageError("a rule must map every outcome; add the missing ones")
-            for made, share in _by_outcome(rule[name]).items():
+            for processed, share in _by_outcome(rule[name]).items():
                 for side, probability in zip(sides, outcome, strict=True):
-                    side[made] = side.get(made, Fraction(0)) + probability * share
+                    side[processed] = side.get(processed, Fraction(0)) + probability * share
         return Pair.of(*sides)
 
 

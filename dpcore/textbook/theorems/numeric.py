@@ -29,12 +29,6 @@ LEAST_DELTA = 1e-11
 _MOST = 10**6
 """The most equal losses. More of them would take minutes."""
 
-_POINTS_PER_LOSS, _MOST_POINTS = 64, 2**17
-"""The grid points of the smallest loss, unless all losses together would need more points than the second number."""
-
-_BOTH_TAILS = 24
-"""The standard deviations that are kept, on both sides together."""
-
 
 @dataclass(frozen=True)
 class Losses:
@@ -110,8 +104,9 @@ def numeric_composition(parts: Sequence[tuple[Losses, int]], *, delta: Fraction 
         raise UsageError(f"numerical composition takes at most {_MOST:,} equal losses; choose another theorem")
     library = _library()
     variance = math.fsum(count * losses.size**2 for losses, count in counted)
-    spacing = min(losses.size for losses, _ in counted) / _POINTS_PER_LOSS
-    spacing = max(spacing, (_BOTH_TAILS * math.sqrt(variance) + variance) / _MOST_POINTS)
+    spacing = min(losses.size for losses, _ in counted) / 64
+    # with 24 standard deviations, both tails together, at most 2^17 points
+    spacing = max(spacing, (24 * math.sqrt(variance) + variance) / 2**17)
     tails = allowed * 1e-9
     whole = library.identity(value_discretization_interval=spacing)
     with np.errstate(over="ignore"):  # losses of hundreds, of noise that protects nobody

@@ -24,9 +24,10 @@ from typing import Any
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting.rounding import as_real, below_one, positive, real, rounded_up
+from dpcore.scalars import is_whole
 from dpcore.textbook.theorems.composition import checked_delta
 
-_SMALLEST, _LARGEST = Fraction(1e-12), 50.0
+SMALLEST_EPSILON, _LARGEST = Fraction(1e-12), 50.0
 """The range of epsilon for which 400 bits leave enough digits after every subtraction. The float 1e-12 is a little below 10^-12."""
 
 _MOST = 10**6
@@ -37,8 +38,6 @@ _DUST = real.mpf(2) ** -330
 
 _UNLIKELY = 332 * math.log(2)
 """A sum may omit answers of probability at most e to the minus this, a quarter of the dust."""
-
-_FEW = 64
 
 
 def optimal_composition(
@@ -83,12 +82,12 @@ def optimal_composition_delta(
 
 
 def _checked(epsilon: Fraction | float, delta: Fraction | float, count: int) -> tuple[Fraction, Fraction, int]:
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST:
+    if not is_whole(count) or not 1 <= count <= _MOST:
         raise UsageError(f"the number of mechanisms must be a whole number from 1 to {_MOST:,}")
     lost = checked_delta(delta)
     if lost == 1:
         raise UsageError("a mechanism with delta 1 promises nothing; leave it out, or give it a smaller delta")
-    return positive(epsilon, what="epsilon", smallest=_SMALLEST, largest=_LARGEST), lost, count
+    return positive(epsilon, what="epsilon", smallest=SMALLEST_EPSILON, largest=_LARGEST), lost, count
 
 
 def _allowed(lost: Fraction, count: int, total: Fraction) -> Any:
@@ -97,7 +96,7 @@ def _allowed(lost: Fraction, count: int, total: Fraction) -> Any:
     if allowed >= 0:
         return allowed
     # too close to decide at 400 bits: a few mechanisms are compared as exact fractions, so that one may use up its own delta
-    if lost == 0 or (count <= _FEW and 1 - (1 - lost) ** count <= total):
+    if lost == 0 or (count <= 64 and 1 - (1 - lost) ** count <= total):
         return real.mpf(0)
     raise UsageError("the deltas of these mechanisms alone exceed the total delta; allow more, or ask for less")
 

@@ -8,6 +8,7 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting.amounts import Currency
 from dpcore.privacy.accounting.prices import pure_gdp, pure_zcdp
 from dpcore.privacy.accounting.rounding import positive
+from dpcore.scalars import is_whole
 from dpcore.textbook.theorems.composition import checked_delta
 from dpcore.textbook.theorems.numeric import Losses
 
@@ -39,7 +40,7 @@ class Step:
         """Check that at least one price is given and that all prices are valid."""
         if (self.epsilon is None) != (self.delta is None):
             raise UsageError("an epsilon needs its delta, which may be 0; give both or neither")
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
+        if not is_whole(self.count) or self.count < 1:
             raise UsageError("the count of a step must be a whole number of at least 1")
         amounts = {"epsilon": self.epsilon, "rho": self.rho, "mu squared": self.mu_squared}
         if self.losses is None and all(amount is None for amount in amounts.values()):

@@ -13,11 +13,8 @@ from dpcore.privacy.accounting.prices import pure_gdp
 from dpcore.privacy.accounting.rounding import float_up
 from dpcore.textbook.theorems.composition import advanced_composition, basic_composition
 from dpcore.textbook.theorems.numeric import approximate_losses, gaussian_losses, numeric_composition
-from dpcore.textbook.theorems.optimal import optimal_composition
+from dpcore.textbook.theorems.optimal import SMALLEST_EPSILON, optimal_composition
 from dpcore.textbook.theorems.steps import Price, Step
-
-_LEAST = 1e-12
-"""The least epsilon that optimal composition accepts. A step that costs less is priced at it."""
 
 
 class Theorem(StrEnum):
@@ -140,4 +137,4 @@ def _converted(step: Step, part: Fraction) -> Price:
     epsilons += [] if mu_squared is None else [gdp_to_epsilon(mu_squared, delta=part)]
     if not epsilons:
         raise Inapplicable("only the losses of a step are known; numeric composes them")
-    return Fraction(max(min(epsilons), _LEAST)), part
+    return max(Fraction(min(epsilons)), SMALLEST_EPSILON), part  # the least that optimal composition accepts

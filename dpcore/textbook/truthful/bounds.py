@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting.rounding import positive
+from dpcore.scalars import is_whole
 from dpcore.textbook.truthful.exact import Exact
 
 
@@ -50,20 +51,20 @@ def gain_bound(epsilon: Fraction | float, *, bound: Bound, coalition: int) -> Ex
     total-variation 0.24491866240370913
     bounded-range 0.12435300177159621
     """
-    if isinstance(coalition, bool) or not isinstance(coalition, int) or coalition < 1:
+    if not is_whole(coalition) or coalition < 1:
         raise UsageError(
             "a coalition must have a whole number of members, at least 1; a single player is a coalition of 1"
         )
     exact = positive(epsilon, what="epsilon") * coalition
-    one, zero = Fraction(1), Fraction(0)
+    unit, zero = Fraction(1), Fraction(0)
     match Bound(bound):
         case Bound.SEED:
-            return Exact.of(min(2 * exact, one))
+            return Exact.of(min(2 * exact, unit))
         case Bound.RATIO:
-            return min(Exact.ratio({zero: one, exact: -one}, {exact: one}), Exact.of(1))
+            return min(Exact.ratio({zero: unit, exact: -unit}, {exact: unit}), Exact.of(1))
         case Bound.PURE:
-            return Exact.ratio({zero: one, exact: -one}, {zero: one, exact: one})
+            return Exact.ratio({zero: unit, exact: -unit}, {zero: unit, exact: unit})
         case Bound.RANGE:
-            return Exact.ratio({zero: one, exact / 2: -one}, {zero: one, exact / 2: one})
+            return Exact.ratio({zero: unit, exact / 2: -unit}, {zero: unit, exact / 2: unit})
         case Bound.ENUMERATED:
-            raise UsageError("an enumerated bound belongs to one game; call gain_bound on the game's PrivateSelection")
+            raise UsageError("an enumerated bound belongs to unit game; call gain_bound on the game's PrivateSelection")

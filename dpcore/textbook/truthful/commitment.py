@@ -76,7 +76,7 @@ class Commitment:
             player.reactions[payoffs.best[report][place]]
             for player, payoffs, report in zip(self.game.players, self.game.payoffs, profile, strict=True)
         )
-        return Decision(outcome=self.game.outcomes[place], committed=True, imposed=imposed)
+        return Decision(outcome=self.game.outcomes[place], imposed=imposed)
 
     def utilities(self, profile: Profile) -> Utilities:
         """Return each player's expected utility under these reports, for each type that may be its true one."""

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.errors import UsageError
+from dpcore.scalars import is_whole
 
 FIRST, SECOND = "first", "second"
 """The two facilities of `facility_game`."""
@@ -132,17 +133,16 @@ class Decision:
 
     Attributes:
         outcome: The chosen outcome.
-        committed: Whether the players must react as if their reports were true.
         imposed: The reaction of each player if they are committed, else None.
     """
 
     outcome: Hashable
-    committed: bool
     imposed: tuple[Hashable, ...] | None = field(repr=False)
 
-    def reaction_of(self, player: int) -> Hashable | None:
-        """Return the reaction imposed on one player, or None if the player may choose. For that player's eyes only."""
-        return None if self.imposed is None else self.imposed[player]
+    @property
+    def committed(self) -> bool:
+        """Whether the players must react as if their reports were true."""
+        return self.imposed is not None
 
 
 def facility_game(*, players: int, places: int) -> Game:
@@ -160,8 +160,7 @@ def facility_game(*, players: int, places: int) -> Game:
     >>> game.outcomes[:4], len(game.outcomes)
     (((0, 1), (0, 2), (0, 3), (0, 4)), 10)
     """
-    whole = all(isinstance(number, int) and not isinstance(number, bool) for number in (players, places))
-    if not whole or players < 1 or places < 2:
+    if not is_whole(players) or not is_whole(places) or players < 1 or places < 2:
         raise UsageError("facility location needs at least 1 player and 2 places, both as whole numbers")
     resident = Player(
         types=tuple(range(places)),

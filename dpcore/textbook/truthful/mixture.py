@@ -59,17 +59,17 @@ class TruthfulMixture:
 
     def __post_init__(self) -> None:
         """Derive the weight. Raise if some lie in the game cannot be punished."""
-        found = gap(self.selection.game)
-        if found.gamma == 0:
+        smallest = gap(self.selection.game)
+        if smallest.gamma == 0:
             raise UsageError(
                 "the gap of this game is 0: some lie costs its player nothing at any outcome, because it leaves the best "
                 "reactions equally good; give the players reactions that depend on their types, "
                 "merge types that behave alike, or use the private selection alone, which is approximately truthful"
             )
-        weight = weight_for(self.selection.gain_bound(bound=self.bound, coalition=1), gap=found)
+        weight = weight_for(self.selection.gain_bound(bound=self.bound, coalition=1), gap=smallest)
         object.__setattr__(self, "bound", Bound(self.bound))
         object.__setattr__(self, "weight", weight)
-        object.__setattr__(self, "gap", found)
+        object.__setattr__(self, "gap", smallest)
         object.__setattr__(self, "commitment", Commitment(game=self.selection.game))
 
     @property

@@ -11,7 +11,7 @@ from dpcore.textbook.truthful.bounds import Bound, gain_bound
 from dpcore.textbook.truthful.exact import Exact
 from dpcore.textbook.truthful.gains import Utilities, largest_gain
 from dpcore.textbook.truthful.game import Decision, Game, Profile
-from dpcore.textbook.truthful.scoring import Quality, QualityScoring, Scoring, WelfareScoring
+from dpcore.textbook.truthful.scoring import Quality, Scoring, quality_scoring, welfare_scoring
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +46,7 @@ class PrivateSelection:
         """Derive the scores' sensitivity from the game, and with it the mechanism."""
         positive(self.epsilon, what="the selection's epsilon")
         game, quality = self.game, self.quality
-        scoring = WelfareScoring(game=game) if quality is None else QualityScoring(game=game, quality=quality)
+        scoring = welfare_scoring(game) if quality is None else quality_scoring(game, quality)
         mechanism = ExponentialMechanism(
             epsilon=float(self.epsilon), sensitivity=scoring.sensitivity, flavour=Flavour.GUMBEL
         )
@@ -57,7 +57,7 @@ class PrivateSelection:
     def draw(self, reports: Sequence[Hashable]) -> Decision:
         """Return an outcome for the reports, one type for each player."""
         place = self.mechanism.draw(self.scoring.scores(self.game.profile(reports)))
-        return Decision(outcome=self.game.outcomes[place], committed=False, imposed=None)
+        return Decision(outcome=self.game.outcomes[place], imposed=None)
 
     def probabilities(self, reports: Sequence[Hashable]) -> tuple[Exact, ...]:
         """Return each outcome's exact probability. Steward only: unlike a draw, the probabilities reveal the reports."""

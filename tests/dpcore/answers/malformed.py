@@ -304,8 +304,8 @@ def mutated(count: int, *, seed: int) -> Iterator[str]:
                 case 1:
                     words.insert(place, words[rng.randrange(len(words))])
                 case 2:
-                    other = rng.randrange(len(words))
-                    words[place], words[other] = words[other], words[place]
+                    another = rng.randrange(len(words))
+                    words[place], words[another] = words[another], words[place]
                 case 3:
                     words[place] = words[place][: rng.randrange(len(words[place]) + 1)] + rng.choice(_PIECES)
                 case _:
@@ -351,10 +351,10 @@ def odd(count: int, *, seed: int, category: str, number: str, flag: str) -> Iter
 
     def nested(depth: int) -> str:
         kind = rng.choice(["not (%s)", f"({flag} and (%s or {flag}))", "(%s) is true", f"{flag} or ({flag} and (%s))"])
-        found = flag
+        text = flag
         for _ in range(depth):
-            found = kind % found
-        return found
+            text = kind % text
+        return text
 
     fixed = [
         *(f"select count(*){'+1' * terms} as n from release" for terms in (50, 99, 150, 600, 5000)),

@@ -15,7 +15,7 @@ from dpcore import synthesize
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
-from dpcore.release.sums import encode_sums
+from dpcore.release.signing import encode_sums
 from dpcore.spec.release import AttributeSpec
 from dpcore.universe import Universe
 
@@ -99,8 +99,8 @@ def make_release(folder: Path, spec: str, *, rows: int = 4000, frame: pd.DataFra
         with open_ledger(create=True) as ledger:
             terms = {"unit": "row", "neighbours": Neighbours.ADD_REMOVE, "epsilon": 1000.0, "delta": delta}
             ledger.open_account(dataset, currency=currency, cap=cap, **terms)
-        made = table(rows, seed=1) if frame is None else frame
-        return Path(synthesize("spec.yaml", table=made, run_id="made").release).resolve()
+        own_table = table(rows, seed=1) if frame is None else frame
+        return Path(synthesize("spec.yaml", table=own_table, run_id="made").release).resolve()
 
 
 def declared_universe() -> Universe:
@@ -114,7 +114,7 @@ def restate(release: Path, manifest: Any) -> None:
     written = json.dumps(manifest).encode()
     (release / "manifest.json").write_bytes(written)
     try:
-        files = {str(each["path"]): str(each["sha256"]) for each in manifest["files"]}
+        files = {str(file["path"]): str(file["sha256"]) for file in manifest["files"]}
     except (KeyError, TypeError):
         files = {}
     (release / "SHA256SUMS").write_bytes(encode_sums({"manifest.json": hashlib.sha256(written).hexdigest(), **files}))

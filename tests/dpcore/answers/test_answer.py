@@ -11,17 +11,19 @@ from benchmarks.questions import Asked, Generator, Question, compare, rows_of
 from dpcore import answer
 from dpcore.answers.release import Release
 from dpcore.errors import DpflowError
+from tests.campaign import often
 
 
+@pytest.mark.campaign
 def test_random_questions_agree_with_duckdb_on_the_released_rows(kinds: Release) -> None:
     rows, generator = rows_of(kinds), Generator(kinds.universe, seed=1)
-    questions = [generator.question() for _ in range(300)]
-    compared = [each for question in questions for each in compare(kinds, rows, question)]
-    assert len(compared) > 2000
-    assert {each.kind for each in compared} == {"count", "share", "sum", "avg", "quantile"}
-    worst = max(compared, key=lambda each: each.ratio)
+    questions = [generator.question() for _ in range(often(80, campaign=300))]
+    compared = [comparison for question in questions for comparison in compare(kinds, rows, question)]
+    assert len(compared) > 500
+    assert {comparison.kind for comparison in compared} == {"count", "share", "sum", "avg", "quantile"}
+    worst = max(compared, key=lambda comparison: comparison.ratio)
     assert worst.ratio < 1, (worst.question.sql, worst)
-    furthest = max(compared, key=lambda each: each.outside)
+    furthest = max(compared, key=lambda comparison: comparison.outside)
     assert furthest.outside <= 1, (furthest.question.sql, furthest)
 
 
@@ -46,18 +48,18 @@ def test_the_comparison_notices_rows_that_were_changed(kinds: Release) -> None:
     rows.execute("create table true_rows as select * from release")
     for question, change in CONTROLS:
         rows.execute("create or replace table release as select * from true_rows")
-        assert max(each.ratio for each in compare(kinds, rows, question)) < 1
+        assert max(comparison.ratio for comparison in compare(kinds, rows, question)) < 1
         rows.execute(f"update release set {change}")
         changed = list(compare(kinds, rows, question))
-        assert max(each.ratio for each in changed) > 1
-        assert max(each.outside for each in changed) > 1
+        assert max(comparison.ratio for comparison in changed) > 1
+        assert max(comparison.outside for comparison in changed) > 1
 
 
-def names(found: pd.DataFrame) -> list[str]:
+def names(answered: pd.DataFrame) -> list[str]:
     """Return the columns of an answer without those of its intervals."""
-    numbers = [str(name).removesuffix("_basis") for name in found.columns if str(name).endswith("_basis")]
+    numbers = [str(name).removesuffix("_basis") for name in answered.columns if str(name).endswith("_basis")]
     more = {f"{name}{end}" for name in numbers for end in ("_low", "_high", "_basis")}
-    return [str(name) for name in found.columns if name not in more]
+    return [str(name) for name in answered.columns if name not in more]
 
 
 def test_a_table_of_groups_is_filtered_sorted_and_limited(kinds: Release) -> None:
@@ -78,15 +80,15 @@ def test_a_table_of_groups_is_filtered_sorted_and_limited(kinds: Release) -> Non
 
 def test_groups_that_where_excludes_are_not_shown_and_those_without_rows_are(kinds: Release) -> None:
     def shown(where: str) -> list[tuple[str, int]]:
-        found = answer(kinds, f"select city, bin(hours, 10) as h, count(*) from release where {where} group by 1, 2")
-        return list(zip(found.city, found.h, strict=True))
+        answered = answer(kinds, f"select city, bin(hours, 10) as h, count(*) from release where {where} group by 1, 2")
+        return list(zip(answered.city, answered.h, strict=True))
 
     every = shown("true")
     assert shown("cost < 0.0001") == every
-    assert shown("city = 'west'") == [each for each in every if each[0] == "west"]
-    assert shown("city = 'west' or hours >= 20") == [each for each in every if each[0] == "west" or each[1] >= 20]
+    assert shown("city = 'west'") == [group for group in every if group[0] == "west"]
+    assert shown("city = 'west' or hours >= 20") == [group for group in every if group[0] == "west" or group[1] >= 20]
     assert shown("not (hours < 20 or city in ('north', 'south'))") == [
-        each for each in every if each[1] >= 20 and each[0] not in ("north", "south")
+        group for group in every if group[1] >= 20 and group[0] not in ("north", "south")
     ]
     assert shown("city = 'west' and city = 'north'") == []
 
@@ -124,17 +126,17 @@ def test_keys_keep_their_types_and_wide_bins_show_their_ends(kinds: Release) -> 
 
 
 def test_shares_ratios_and_arithmetic_are_of_the_numbers(kinds: Release) -> None:
-    found = answer(
+    answered = answer(
         kinds,
         "select city, count(*) n, count(*) filter (where smoker) s, avg(smoker) a, 100 * count(*) / sum(count(*)) over () p, "
         "sum(case when smoker then 1 else 0 end) c, sum(hours) / count(*) m, avg(hours) h, count(*) / nullif(0 * count(*), 0) z "
         "from release where smoker is not null group by city",
     )
-    assert np.allclose(found.s / found.n, found.a)
-    assert np.allclose(found.s, found.c)
-    assert np.allclose(found.m, found.h)
-    assert math.isclose(found.p.sum(), 100)
-    assert found.z.isna().all()
+    assert np.allclose(answered.s / answered.n, answered.a)
+    assert np.allclose(answered.s, answered.c)
+    assert np.allclose(answered.m, answered.h)
+    assert math.isclose(answered.p.sum(), 100)
+    assert answered.z.isna().all()
 
 
 def test_no_rows_have_a_count_but_no_mean(kinds: Release) -> None:
@@ -147,8 +149,8 @@ def test_no_rows_have_a_count_but_no_mean(kinds: Release) -> None:
 
 
 def test_a_column_has_its_name_in_any_case_and_each_result_its_own(kinds: Release) -> None:
-    found = answer(kinds, 'select COUNT(*), count(*), avg(R.Cost) from "release" r where "CITY" = \'north\'')
-    assert names(found) == ["count", "count_2", "avg_cost"]
+    answered = answer(kinds, 'select COUNT(*), count(*), avg(R.Cost) from "release" r where "CITY" = \'north\'')
+    assert names(answered) == ["count", "count_2", "avg_cost"]
     assert names(answer(kinds, "select count(*) from kinds")) == ["count"]  # its dataset's name
 
 
@@ -156,8 +158,8 @@ def test_a_column_has_its_name_in_any_case_and_each_result_its_own(kinds: Releas
     ("question", "message"),
     [
         (
-            "select count(*) from release where cost < 1 or hours < 1 or day < '2025-02-01' or seen < '2025-01-02' or age < 7",
-            "cost",
+            "select day, hours, median(day) from release group by day, hours",
+            "parts",
         ),
         ("select bin(cost, 0.000001), count(*) from release group by 1", "use wider bins"),
         ("select bin(cost, 0.01), bin(hours, 1), count(*) from release group by 1, 2", "groups"),

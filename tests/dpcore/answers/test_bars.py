@@ -11,8 +11,8 @@ import pytest
 from dpcore.answers.bars import LESS, MORE, Bar, equal_bars
 from dpcore.answers.query import All, Compare
 from dpcore.universe.fine_days import FineDate, FineDatetime
-from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
-from dpcore.universe.leaves import Fine
+from dpcore.universe.fine_numbers import FineInteger, FineNumber
+from dpcore.universe.leaves import Fine, Scale
 
 AGES = FineInteger(minimum=17, maximum=90, starts=tuple(range(1, 54)))
 INCOMES = FineInteger(minimum=0, maximum=9_999_999, starts=(10_000, 20_000, 40_000, 100_000, 200_000))
@@ -29,15 +29,21 @@ def bars_of(attribute: Fine, *rows: float) -> list[Bar]:
 
 def starts(bars: list[Bar]) -> list[Any]:
     """The first value of each bar, after a check that the bars are neighbours and cover everything."""
-    found = []
+    limits = []
     for bar in bars:
         assert isinstance(bar.condition, All)
-        found.append([(each.operator, each.value) for each in bar.condition.parts if isinstance(each, Compare)])
-    for one, other in pairwise(found):
-        assert one[-1] == ("<", other[0][1])
-    assert all(each[0][0] == ">=" for each in found)
-    assert len(found[-1]) == 1  # no upper end
-    return [each[0][1] for each in found]
+        limits.append(
+            [
+                (condition.operator, condition.value)
+                for condition in bar.condition.parts
+                if isinstance(condition, Compare)
+            ]
+        )
+    for before, after in pairwise(limits):
+        assert before[-1] == ("<", after[0][1])
+    assert all(conditions[0][0] == ">=" for conditions in limits)
+    assert len(limits[-1]) == 1  # no upper end
+    return [conditions[0][1] for conditions in limits]
 
 
 @pytest.mark.parametrize("attribute", [AGES, INCOMES, COSTS, THIRDS, DAYS, LAST_DAYS, MOMENTS])
@@ -56,7 +62,7 @@ def test_every_value_of_a_decimal_column_is_in_one_bar(low: str) -> None:
     bars = bars_of(FineNumber(scale=scale, starts=(1, 2)))
     first = starts(bars)
     assert first[0] == Fraction(low)
-    assert all((each - Fraction(low)) % Fraction("0.1") == 0 for each in first)
+    assert all((value - Fraction(low)) % Fraction("0.1") == 0 for value in first)
 
 
 def test_labels_name_values_that_the_column_has() -> None:
@@ -86,5 +92,5 @@ def test_a_far_end_with_few_rows_is_one_bar() -> None:
 
 def test_a_column_without_rows_and_one_with_a_single_value_have_bars() -> None:
     assert len(bars_of(AGES, *[0.0] * AGES.cells)) == 15
-    one = FineInteger(minimum=0, maximum=99_999, starts=(1,))
-    assert [bar.label for bar in bars_of(one, 500.0, 0.0)] == ["0", "1 to 99,999"]
+    column = FineInteger(minimum=0, maximum=99_999, starts=(1,))
+    assert [bar.label for bar in bars_of(column, 500.0, 0.0)] == ["0", "1 to 99,999"]

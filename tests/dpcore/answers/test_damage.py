@@ -25,6 +25,7 @@ from dpcore.release.signing import SigningKey
 from dpcore.runs.earlier_release import find_prior
 from dpcore.spec import load_spec
 from dpcore.steward.releases import latest
+from tests.campaign import often
 from tests.dpcore.answers.releases import restate
 from tests.dpcore.answers.test_series import EXACT, make_series
 from tests.dpcore.cli.ledgers import dpflow
@@ -85,11 +86,11 @@ def newest(project: Path) -> Any:
 
 
 def listing(project: Path) -> Any:
-    found = listed_in(project / "releases" / "visits")
-    assert dpflow("releases", str(project / "releases" / "visits")) == int(any(each.damage for each in found))
-    for each in found:
-        each.require_readable()
-    return [each.name for each in found]
+    listed = listed_in(project / "releases" / "visits")
+    assert dpflow("releases", str(project / "releases" / "visits")) == int(any(release.damage for release in listed))
+    for release in listed:
+        release.require_readable()
+    return [release.name for release in listed]
 
 
 def prior(project: Path) -> Any:
@@ -109,22 +110,22 @@ def expected(project: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def undamaged(three: Path) -> dict[str, Any]:
     with chdir(three):
-        found = expected(three)
+        answered = expected(three)
     shutil.rmtree(three / "merged")
-    return found
+    return answered
 
 
 def refusals(project: Path, undamaged: dict[str, Any]) -> dict[str, str]:
     """Return the error of each consumer that has one. All others must answer as they did before the damage."""
-    found = {}
+    refused = {}
     for consumer in CONSUMERS:
         try:
             answered = consumer(project)
         except DpflowError as error:
-            found[consumer.__name__] = str(error)
+            refused[consumer.__name__] = str(error)
         else:
             assert answered == undamaged[consumer.__name__], consumer.__name__
-    return found
+    return refused
 
 
 def gone(release: Path) -> None:
@@ -151,9 +152,9 @@ def noisy(name: str) -> Callable[[Path], None]:
 
 def swapped(release: Path) -> None:
     """Put another release in its place."""
-    (other,) = [path for path in release.parent.iterdir() if path.is_dir() and path != release][:1]
+    (copied,) = [path for path in release.parent.iterdir() if path.is_dir() and path != release][:1]
     shutil.rmtree(release)
-    shutil.copytree(other, release)
+    shutil.copytree(copied, release)
 
 
 def beside(change: Callable[[Path], object]) -> Callable[[Path], None]:
@@ -199,11 +200,11 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], int, frozenset[str], str]] = {
 def test_every_reader_of_a_damaged_release_says_so(project: Path, undamaged: dict[str, Any], name: str) -> None:
     damage, which, who, sentence = DAMAGES[name]
     damage(releases(project)[which])
-    found = refusals(project, undamaged)
+    outcomes = refusals(project, undamaged)
     if name == "newest gone":
-        assert "name the folder of a release" in found.pop("answer_of_newest")  # nothing else names it
-    assert set(found) == who
-    for text in found.values():
+        assert "name the folder of a release" in outcomes.pop("answer_of_newest")  # nothing else names it
+    assert set(outcomes) == who
+    for text in outcomes.values():
         assert sentence in text
         assert RESTORE in text
 
@@ -223,13 +224,14 @@ def silent(project: Path, place: Path, undamaged: dict[str, Any], *, flips: int)
     return different
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("file", "flips"),
     [
-        ("manifest.json", 60),
-        ("SHA256SUMS", 60),
-        ("../latest.json", 60),
-        ("uncertainty.parquet", 3),
+        ("manifest.json", often(15, campaign=60)),
+        ("SHA256SUMS", often(15, campaign=60)),
+        ("../latest.json", often(15, campaign=60)),
+        ("uncertainty.parquet", often(1, campaign=3)),
     ],  # the last is fitted
 )
 def test_a_flipped_bit_never_changes_an_answer(project: Path, undamaged: dict[str, Any], file: str, flips: int) -> None:
@@ -241,7 +243,7 @@ def test_a_reader_that_skips_what_it_cannot_read_is_caught(
     project: Path, undamaged: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def skipping(folder: Path) -> tuple[Listed, ...]:
-        return tuple(each for each in listed_in(folder) if each.damage is None)
+        return tuple(release for release in listed_in(folder) if release.damage is None)
 
     monkeypatch.setattr(listing_of_series, "listed_in", skipping)
     assert silent(project, releases(project)[-1] / "manifest.json", undamaged, flips=2) == 2
@@ -311,13 +313,13 @@ MADE_FROM = ("privacy", "made_from"), None
 
 def wrong(project: Path, undamaged: dict[str, Any], *, cases: int) -> list[str]:
     """Edit a manifest, with the sums that belong to it, and return each field whose edit changed a result or ended unexpectedly."""
-    release, found = releases(project)[1], []
+    release, differing = releases(project)[1], []
     manifest = json.loads((release / "manifest.json").read_text(encoding="utf-8"))
     every = [(place, change) for place in places(manifest) for change in CHANGES]
     for place, change in [MADE_FROM, *random.Random(3).sample(every, cases)]:
-        if (other := edited(manifest, place, change)) == manifest:
+        if (changed := edited(manifest, place, change)) == manifest:
             continue
-        restate(release, other)
+        restate(release, changed)
         for consumer in (answer_of_series, merged, listing):
             try:
                 if consumer(project) == undamaged[consumer.__name__]:
@@ -325,14 +327,15 @@ def wrong(project: Path, undamaged: dict[str, Any], *, cases: int) -> list[str]:
             except DpflowError:
                 continue
             except Exception as error:  # noqa: BLE001  whatever it is
-                found.append(f"{place} {type(error).__name__}")
+                differing.append(f"{place} {type(error).__name__}")
                 continue
-            found.append(f"{place} {consumer.__name__}")
-    return found
+            differing.append(f"{place} {consumer.__name__}")
+    return differing
 
 
+@pytest.mark.campaign
 def test_any_field_of_a_manifest_can_be_missing_or_of_another_type(project: Path, undamaged: dict[str, Any]) -> None:
-    assert wrong(project, undamaged, cases=60) == []
+    assert wrong(project, undamaged, cases=often(20, campaign=60)) == []
 
 
 def test_a_reader_that_believes_any_manifest_is_caught(

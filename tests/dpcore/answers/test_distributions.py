@@ -7,7 +7,8 @@ import pytest
 
 from dpcore.answers.distributions import cells_words, is_unequal, range_label
 from dpcore.universe import Attribute, Categorical, Date, Every, Integer, Number
-from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
+from dpcore.universe.fine_numbers import FineInteger, FineNumber
+from dpcore.universe.leaves import Scale
 
 AGES = FineInteger(minimum=17, maximum=90, starts=tuple(range(1, 54)))
 GAINS = FineInteger(minimum=0, maximum=99_999, starts=(1, 15_025))

@@ -16,6 +16,7 @@ from dpcore.answers.intervals import Intervals, student
 from dpcore.answers.query import Cells, Count, Key, Output, Query, Term
 from dpcore.answers.release import Release, open_release
 from dpcore.errors import UsageError
+from dpcore.tables.reading.encoding import encode_rows
 from tests.dpcore.answers.releases import DENSE, make_release, table
 
 ROWS = 4000
@@ -35,25 +36,25 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 
 def test_intervals_of_counts_cover_the_truth_and_those_of_the_standard_deviation_do_not(noisy: Release) -> None:
-    codes, _ = noisy.universe.encode_rows(pa.Table.from_pandas(table(ROWS, seed=1)[list(noisy.universe.names)]))
-    made, shape = Intervals(noisy), noisy.universe.shape
+    codes, _ = encode_rows(noisy.universe, pa.Table.from_pandas(table(ROWS, seed=1)[list(noisy.universe.names)]))
+    intervals_of, shape = Intervals(noisy), noisy.universe.shape
     covered, by_deviation, by_bias = [], [], []
-    for columns in (each for size in (1, 2, 3) for each in combinations(range(len(shape)), size)):
+    for columns in (chosen for size in (1, 2, 3) for chosen in combinations(range(len(shape)), size)):
         keys = tuple(
             Key(str(column), Term(column, Cells() if shape_is_ordered(noisy, column) else None)) for column in columns
         )
-        merging, found = made.of(Query((Output("n", Count()),), keys=keys), level=0.95)
+        merging, answered = intervals_of.of(Query((Output("n", Count()),), keys=keys), level=0.95)
         truth = np.zeros([shape[column] for column in columns])
         np.add.at(truth, tuple(np.asarray(codes[column]) for column in columns), 1)
-        values, every = made.ensemble.evaluated(merging)
-        interval, value, differences = found[Count()], values[Count()], every[Count()]
+        values, every = intervals_of.ensemble.evaluated(merging)
+        interval, value, differences = answered[Count()], values[Count()], every[Count()]
         deviation = 1.96 * differences.std(axis=0, ddof=1)
         covered.append((interval.low <= truth.ravel()) & (truth.ravel() <= interval.high))
         by_deviation.append(np.abs(value - truth.ravel()) <= deviation)
         by_bias.append(np.abs(value - differences.mean(axis=0) - truth.ravel()) <= deviation)
-    together = [np.concatenate(each) for each in (covered, by_deviation, by_bias)]
+    together = [np.concatenate(inside) for inside in (covered, by_deviation, by_bias)]
     assert len(together[0]) > 400
-    ours, *controls = (float(each.mean()) for each in together)
+    ours, *controls = (float(inside.mean()) for inside in together)
     assert 0.92 <= ours <= 0.99, ours
     assert max(controls) < 0.9, controls
 
@@ -63,15 +64,15 @@ def shape_is_ordered(release: Release, column: int) -> bool:
 
 
 def test_every_number_has_its_interval_and_its_basis(noisy: Release) -> None:
-    found = answer(
+    answered = answer(
         noisy, "select sex, count(*) as n, avg(income) as mean, median(age) as middle from release group by sex"
     )
     named = [f"{name}{end}" for name in ("n", "mean", "middle") for end in ("", "_low", "_high", "_basis")]
-    assert found.columns.tolist() == ["sex", *named]
+    assert answered.columns.tolist() == ["sex", *named]
     for name in ("n", "mean", "middle"):
-        assert (found[f"{name}_low"] <= found[name]).all()
-        assert (found[name] <= found[f"{name}_high"]).all()
-    assert found.n_basis.tolist() == ["measured"] * 3
+        assert (answered[f"{name}_low"] <= answered[name]).all()
+        assert (answered[name] <= answered[f"{name}_high"]).all()
+    assert answered.n_basis.tolist() == ["measured"] * 3
     every = answer(
         noisy,
         "select count(*) as n from release where sex = 'F' and city = 'west' and smoker and income > 10 and age < 50",
@@ -85,18 +86,20 @@ def test_columns_that_no_measurement_connects_are_a_guess(
 ) -> None:
     alone = SPEC.replace("marginals: 3", "marginals: 1").replace("{name: mwem}", "{name: adaptive}")
     release = open_release(make_release(tmp_path_factory.mktemp("alone"), alone, rows=ROWS))
-    found = answer(
+    answered = answer(
         release, "select count(*) as one, count(*) filter (where smoker) as two from release where sex = 'F'"
     )
-    assert (found.one_basis[0], found.two_basis[0]) == ("measured", "guess")
+    assert (answered.one_basis[0], answered.two_basis[0]) == ("measured", "guess")
     asked = "select sum(age) as total, avg(age) as mean, median(age) as middle from release where sex = 'F'"
     widths = []
     # controls: with smaller clumps, or none, all three intervals are narrower
     for clumps, in_six in ((0.0, 0.0), (3.0, 0.0), (3.0, intervals.IN_SIX)):
         monkeypatch.setattr(intervals, "CLUMPS", clumps)
         monkeypatch.setattr(intervals, "IN_SIX", in_six)
-        told = answer(release, asked)
-        widths.append([float(told[f"{name}_high"][0] - told[f"{name}_low"][0]) for name in ("total", "mean", "middle")])
+        answered = answer(release, asked)
+        widths.append(
+            [float(answered[f"{name}_high"][0] - answered[f"{name}_low"][0]) for name in ("total", "mean", "middle")]
+        )
     assert all(none <= few < six for none, few, six in zip(*widths, strict=True))
     assert widths[0][:2] < widths[1][:2]  # the middle may lie anywhere in its cell anyway
 
@@ -110,8 +113,8 @@ def test_a_share_of_columns_never_measured_together_is_as_uncertain_as_its_count
     asked = f"select {smokers} as n, {smokers} / count(*) as share, 1 - {smokers} / count(*) as rest, count(*) as every from release"
 
     def halves() -> list[float]:
-        told = answer(release, f"{asked} where sex = 'F'").iloc[0]
-        return [float(told[f"{name}_high"] - told[f"{name}_low"]) / 2 for name in ("n", "share", "rest")]
+        answered = answer(release, f"{asked} where sex = 'F'").iloc[0]
+        return [float(answered[f"{name}_high"] - answered[f"{name}_low"]) / 2 for name in ("n", "share", "rest")]
 
     rows = float(answer(release, f"{asked} where sex = 'F'").every[0])
     count, share, rest = halves()
@@ -129,7 +132,7 @@ def test_a_higher_level_gives_wider_intervals_and_an_impossible_one_is_refused(n
     widths = [
         answer(noisy, "select count(*) as n from release where smoker", level=level) for level in (0.5, 0.9, 0.99)
     ]
-    halves = [float(each.n_high[0] - each.n_low[0]) for each in widths]
+    halves = [float(answered.n_high[0] - answered.n_low[0]) for answered in widths]
     assert halves == sorted(halves)
     assert halves[0] < 0.5 * halves[2]
     for level in (0.0, 1.0, 95.0, float("nan")):
@@ -150,9 +153,9 @@ def test_student_is_close_to_the_exact_quantile(degrees: int, expected: float) -
 def test_bias_that_all_replicates_agree_on_is_not_averaged_away() -> None:
     usual = np.full(2, 100.0)
     biased, spread = np.full(8, 60.0), np.array([60.0, -60.0] * 4)
-    found = intervals._steadied(np.stack([biased, spread], axis=1), usual)
-    assert found[0] == pytest.approx(60.0**2 + math.sqrt(101.0), rel=0.01)
-    assert found[1] == pytest.approx(math.sqrt(60.0**2 * 100.0), rel=0.02)  # half of the way, by logarithms
+    variances = intervals._steadied(np.stack([biased, spread], axis=1), usual)
+    assert variances[0] == pytest.approx(60.0**2 + math.sqrt(101.0), rel=0.01)
+    assert variances[1] == pytest.approx(math.sqrt(60.0**2 * 100.0), rel=0.02)  # half of the way, by logarithms
 
 
 def test_a_noisy_sum_moves_the_interval_and_never_widens_it() -> None:
@@ -171,11 +174,11 @@ def test_a_noisy_sum_moves_the_interval_and_never_widens_it() -> None:
     "where", ["false", "age > 200", "age < 20 and age >= 60", "sex = 'F' and sex = 'M'", "city is null"]
 )
 def test_a_count_that_no_row_can_satisfy_is_exactly_zero(noisy: Release, where: str) -> None:
-    found = answer(noisy, f"select count(*) as n from release where {where}").iloc[0]
-    assert (found["n"], found["n_low"], found["n_high"]) == (0, 0, 0)
+    answered = answer(noisy, f"select count(*) as n from release where {where}").iloc[0]
+    assert (answered["n"], answered["n_low"], answered["n_high"]) == (0, 0, 0)
 
 
 def test_groups_that_no_row_can_be_in_are_exactly_zero_and_the_others_are_not(noisy: Release) -> None:
-    found = answer(noisy, "select sex, count(*) filter (where sex = 'F') as n from release group by sex")
-    assert (found["n_high"] > 0).tolist() == [True, False, False]
-    assert (found["n_high"] > found["n_low"]).tolist() == [True, False, False]
+    answered = answer(noisy, "select sex, count(*) filter (where sex = 'F') as n from release group by sex")
+    assert (answered["n_high"] > 0).tolist() == [True, False, False]
+    assert (answered["n_high"] > answered["n_low"]).tolist() == [True, False, False]

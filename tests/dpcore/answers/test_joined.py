@@ -44,11 +44,11 @@ COLUMNS: dict[str, list[Attribute]] = {
 @pytest.mark.parametrize("name", COLUMNS)
 def test_every_cell_of_every_release_lies_in_the_sum_as_a_whole(name: str) -> None:
     together = joined_attribute(name, COLUMNS[name])
-    for each in COLUMNS[name]:
-        parts = moved(each, to=together)
-        assert parts.shape == (together.size, each.size)
+    for attribute in COLUMNS[name]:
+        parts = moved(attribute, to=together)
+        assert parts.shape == (together.size, attribute.size)
         assert (parts >= 0).all()
-        assert parts.sum(axis=0) == pytest.approx(np.ones(each.size))
+        assert parts.sum(axis=0) == pytest.approx(np.ones(attribute.size))
 
 
 def test_categories_keep_their_values_and_other_and_missing_stay_what_they_are() -> None:
@@ -61,7 +61,7 @@ def test_categories_keep_their_values_and_other_and_missing_stay_what_they_are()
 
 def test_days_of_different_months_lie_one_after_the_other() -> None:
     together = joined_attribute("day", COLUMNS["weeks"])
-    first, last = (moved(each, to=together)[:-1, :-1] for each in COLUMNS["weeks"])
+    first, last = (moved(attribute, to=together)[:-1, :-1] for attribute in COLUMNS["weeks"])
     assert isinstance(together, Date)
     assert (together.minimum, together.maximum) == (date(2026, 2, 1), date(2026, 3, 28))
     assert np.flatnonzero(first.any(axis=1)).max() <= np.flatnonzero(last.any(axis=1)).min()
@@ -88,8 +88,8 @@ def test_leaves_of_days_are_put_where_their_month_is() -> None:
 
 
 def test_a_column_that_was_declared_otherwise_is_refused() -> None:
-    for other in (Boolean(), Integer(minimum=0, maximum=9, missing=True)):
+    for attribute in (Boolean(), Integer(minimum=0, maximum=9, missing=True)):
         with pytest.raises(
             UsageError, match=r"age was declared otherwise in some of the releases; ask about the periods before"
         ):
-            joined_attribute("age", [other, Integer(minimum=0, maximum=9)])
+            joined_attribute("age", [attribute, Integer(minimum=0, maximum=9)])

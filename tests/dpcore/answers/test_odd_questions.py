@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpcore import answer
-from dpcore.answers.plain import plain_rows
+from dpcore.answers.answer import plain_rows
 from dpcore.answers.release import Release, open_release
 from dpcore.answers.sql import statement, terms
 from dpcore.cli.main import main
@@ -30,7 +30,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 def outcomes(release: Release, questions: Iterable[str]) -> Counter[str]:
     """Count answers, refusals, and the names of all other errors. An answer or a refusal that cannot be sent as JSON is such an error, too."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for question in questions:
         try:
             try:
@@ -41,14 +41,14 @@ def outcomes(release: Release, questions: Iterable[str]) -> Counter[str]:
             sent.encode("utf-8")
         except Exception as error:  # noqa: BLE001  whatever it is
             kind = type(error).__name__
-        found[kind] += 1
-    return found
+        counts[kind] += 1
+    return counts
 
 
 def test_odd_questions_are_answered_or_refused(release: Release) -> None:
-    found = outcomes(release, odd(120, seed=1, **COLUMNS))
-    assert set(found) == {"answer", "refusal"}
-    assert min(found.values()) > 15
+    seen = outcomes(release, odd(120, seed=1, **COLUMNS))
+    assert set(seen) == {"answer", "refusal"}
+    assert min(seen.values()) > 15
 
 
 def unlimited(patch: pytest.MonkeyPatch) -> None:

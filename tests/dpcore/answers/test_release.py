@@ -26,7 +26,7 @@ SETS = [(0,), (1, 2), (0, 2, 4)]
 
 
 @pytest.fixture(params=WAYS)
-def made(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
+def release_and_run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
     """A release, the strategy that made it, marginals of its last model, and the declaration."""
     spec, kind = WAYS[request.param]
     seen: dict[str, Any] = {}
@@ -46,16 +46,16 @@ def made(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_folder_restores_the_universe_and_the_last_model_to_the_last_bit(
-    made: tuple[Any, ...], tmp_path: Path
+    release_and_run: tuple[Any, ...], tmp_path: Path
 ) -> None:
-    folder, strategy, marginals, declaration = made
+    folder, strategy, marginals, declaration = release_and_run
     copy = shutil.copytree(folder, tmp_path / "elsewhere" / "copy")
     shutil.rmtree(tmp_path / "run")  # only the folder is left: no spec, no ledger
     release = open_release(copy)
     assert release.universe == declaration.universe
     assert release.resolutions.shape == strategy.resolutions.shape
-    learned = [each for each in release.measurements if each.step != "expected-total"]
-    assert [each.to_bytes() for each in learned] == [each.to_bytes() for each in strategy.measurements]
+    learned = [measured for measured in release.measurements if measured.step != "expected-total"]
+    assert [measured.to_bytes() for measured in learned] == [measured.to_bytes() for measured in strategy.measurements]
     whole = release.transcript
     fitted = release.fit(whole)
     assert release.model.total == fitted.total == strategy.model.total
@@ -63,9 +63,9 @@ def test_a_folder_restores_the_universe_and_the_last_model_to_the_last_bit(
         assert np.array_equal(fitted.marginal(axes), expected)
         assert np.allclose(release.model.marginal(axes), expected, atol=0.5)  # stored, and rounded to small steps
     if not isinstance(strategy, Pmw):  # a control: a fit of fewer measurements differs
-        other = release.fit(Transcript(whole.first[:-1], whole.later[:-1]))
+        fewer = release.fit(Transcript(whole.first[:-1], whole.later[:-1]))
         assert any(
-            not np.allclose(other.marginal(axes), fitted.marginal(axes), rtol=1e-6) for axes in [*SETS, (3,), (4,)]
+            not np.allclose(fewer.marginal(axes), fitted.marginal(axes), rtol=1e-6) for axes in [*SETS, (3,), (4,)]
         )
 
 

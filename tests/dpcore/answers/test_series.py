@@ -98,7 +98,7 @@ def series(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     with caplog.at_level(logging.INFO, logger="dpcore.progress"):
         yield caplog
 
@@ -125,23 +125,23 @@ def test_answers_are_about_all_months_together(series: Path) -> None:
     assert len(frame.attrs["releases"]) == 4
 
 
-def test_only_releases_of_the_asked_months_are_read(series: Path, told: pytest.LogCaptureFixture) -> None:
+def test_only_releases_of_the_asked_months_are_read(series: Path, log: pytest.LogCaptureFixture) -> None:
     frame = answer(
         series, "select count(*) as n from visits where day between '2024-02-01' and '2024-03-31' and smoker"
     )
     assert frame["n"][0] == pytest.approx(truth(2, 3)["smoker"].sum(), abs=2)
     assert frame.attrs["missing_blocks"] == []
-    assert [line for line in told.messages if line.startswith("answering from")] == [
+    assert [line for line in log.messages if line.startswith("answering from")] == [
         f"answering from {name}: 2024-0{month}" for name, month in zip(frame.attrs["releases"], (2, 3), strict=True)
     ]
 
 
-def test_blocks_that_nobody_published_are_named(series: Path, told: pytest.LogCaptureFixture) -> None:
+def test_blocks_that_nobody_published_are_named(series: Path, log: pytest.LogCaptureFixture) -> None:
     frame = answer(series, "select count(*) from release where day >= '2024-03-01' and day < '2024-08-01'")
     assert frame.attrs["missing_blocks"] == ["2024-04", "2024-06", "2024-07"]
     assert (
         "warning: no release covers 2024-04, 2024-06, 2024-07, so the answer is about the other blocks only"
-        in told.messages
+        in log.messages
     )
     with pytest.raises(
         UsageError, match=r"no release of visits covers the time .*; published: 2024-01, 2024-02, 2024-03, 2024-05"
@@ -149,11 +149,11 @@ def test_blocks_that_nobody_published_are_named(series: Path, told: pytest.LogCa
         answer(series, "select count(*) from release where day >= '2024-08-01'")
 
 
-def test_a_question_without_end_is_answered(series: Path, told: pytest.LogCaptureFixture) -> None:
+def test_a_question_without_end_is_answered(series: Path, log: pytest.LogCaptureFixture) -> None:
     frame = answer(series, "select count(*) as n from release where day between '2024-05-01' and '9999-12-31'")
     assert frame["n"][0] == pytest.approx(1500, abs=2)
     assert frame.attrs["missing_blocks"] == ["2024-06 to 9999-12"]
-    assert "warning: no release covers 2024-06 to 9999-12, so the answer" in "".join(told.messages)
+    assert "warning: no release covers 2024-06 to 9999-12, so the answer" in "".join(log.messages)
 
 
 def test_groups_by_period_are_the_releases_of_that_period(series: Path) -> None:
@@ -216,7 +216,7 @@ def test_numbers_that_are_the_same_in_one_period_stay_apart_in_others(series: Pa
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     [
         ({"ward": "ward", "smoker": "smoker"}, "it lacks age"),
         ({"ward": "ward", "smoker": "smoker", "day": "age"}, "it lacks age and it also has day"),
@@ -225,7 +225,7 @@ def test_numbers_that_are_the_same_in_one_period_stay_apart_in_others(series: Pa
     ],
 )
 def test_a_release_with_other_columns_than_the_newest_is_refused(
-    series: Path, tmp_path: Path, columns: dict[str, str], told: str
+    series: Path, tmp_path: Path, columns: dict[str, str], message: str
 ) -> None:
     opened = open_series(series)
     assert opened is not None
@@ -235,10 +235,10 @@ def test_a_release_with_other_columns_than_the_newest_is_refused(
     mixed = replace(opened, members=(*opened.members[:-1], replace(first, universe=own)))
     for question in ("select count(*) as n from release", "select count(*) as n from release where month(day) = 1"):
         with pytest.raises(
-            UsageError, match=f"^{first.folder.name} has other columns than .*: {told}; .*name the folder of one"
+            UsageError, match=f"^{first.folder.name} has other columns than .*: {message}; .*name the folder of one"
         ):
             answer(mixed, question)
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         merge(mixed, tmp_path / "sum")
     assert answer(mixed, "select count(*) as n from release where month(day) = 5")["n"][0] == pytest.approx(1500, abs=2)
 
@@ -252,7 +252,7 @@ def test_nothing_is_charged_and_the_newest_release_alone_can_still_be_asked(seri
         assert answer(opened, "select count(*) as n from release where month(day) = 5")["n"][0] == pytest.approx(
             1500, abs=2
         )
-        newest = series / max(each.name for each in series.iterdir() if each.is_dir())
+        newest = series / max(path.name for path in series.iterdir() if path.is_dir())
         assert answer(newest, "select count(*) as n from release")["n"][0] == pytest.approx(1500, abs=2)
         with open_ledger() as ledger:
             assert ledger.head() == head
@@ -265,14 +265,14 @@ def test_the_newest_release_of_a_block_that_is_not_withdrawn_is_read(tmp_path: P
         (tmp_path / "spec.yaml").write_text(again, encoding="utf-8")
         newer = Path(synthesize("spec.yaml", table=visits(2).iloc[:1000], as_of=date(2024, 3, 1)).release)
         question = "select count(*) as n from release"
-        found = answer(folder, question)
-        assert found["n"][0] == pytest.approx(2500, abs=2)
-        assert newer.name in found.attrs["releases"]
+        answered = answer(folder, question)
+        assert answered["n"][0] == pytest.approx(2500, abs=2)
+        assert newer.name in answered.attrs["releases"]
         withdraw_release(str(newer), reason="rows were missing")
         assert answer(folder, question)["n"][0] == pytest.approx(3000, abs=2)
 
 
-def test_a_release_that_was_left_out_is_named(series: Path, tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
+def test_a_release_that_was_left_out_is_named(series: Path, tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
     opened = open_series(series)
     assert opened is not None
     may, march, february, january = opened.members
@@ -282,12 +282,12 @@ def test_a_release_that_was_left_out_is_named(series: Path, tmp_path: Path, told
     frame = answer(mixed, "select count(*) as n from release")
     assert frame["n"][0] == pytest.approx(4500, abs=2)
     assert frame.attrs["missing_blocks"] == ["2024-02", "2024-04"]
-    assert [line for line in told.messages if line.startswith("warning")] == [
+    assert [line for line in log.messages if line.startswith("warning")] == [
         f"warning: {left_out}",
         "warning: no release covers 2024-04, so the answer is about the other blocks only",
     ]
-    made = merge(mixed, tmp_path / "spring", where="day < '2024-05-01'")
-    assert made.manifest["warnings"][:2] == [
+    merged = merge(mixed, tmp_path / "spring", where="day < '2024-05-01'")
+    assert merged.manifest["warnings"][:2] == [
         left_out,
         "no release covers 2024-04, so the rows of that time are missing",
     ]
@@ -305,7 +305,7 @@ def test_a_release_that_was_left_out_is_named(series: Path, tmp_path: Path, told
 )
 def test_damaged_blocks_of_any_release_are_refused(series: Path, tmp_path: Path, blocks: object) -> None:
     folder = shutil.copytree(series, tmp_path / "visits")
-    oldest = min(each for each in folder.iterdir() if each.is_dir())
+    oldest = min(path for path in folder.iterdir() if path.is_dir())
     manifest = json.loads((oldest / "manifest.json").read_text(encoding="utf-8"))
     whole = isinstance(blocks, dict) and "names" in blocks  # else the manifest does not follow its contract
     manifest["privacy"]["blocks"] = {**manifest["privacy"]["blocks"], **blocks} if whole else blocks
@@ -332,10 +332,10 @@ def test_intervals_of_a_sum_contain_the_truth_although_structure_that_was_never_
     months = (1, 2, 3)
     opened = open_series(make_series(tmp_path, epsilon=USUAL, months=months))
     assert isinstance(opened, Series)
-    alone = [open_release(each.folder) for each in reversed(opened.members)]
+    alone = [open_release(member.folder) for member in reversed(opened.members)]
     total = summed_release(alone)
     narrow = replace(total, manifest={**total.manifest, "parts": None})  # as if the sum were a release of one run
-    covered, control = (_covered(each, truth(*months)) for each in (total, narrow))
+    covered, control = (_covered(release, truth(*months)) for release in (total, narrow))
     # The noise is seeded. One series alone covers 0.86 to 1, since its counts share their noise: benchmarks.series measures several.
     assert np.mean(covered) > 0.9
     assert np.mean(control) < np.mean(covered) - 0.02
@@ -351,10 +351,11 @@ def _covered(release: Release, table: pd.DataFrame) -> list[bool]:
         frame = answer(release, f"select {named}, count(*) as n from release group by {numbers}")
         groups = [table["age"] // 10 * 10 if key == "age" else table[key] for key in keys]
         counts = table.groupby(groups).size()
-        wanted = [
-            float(counts.get(each if len(keys) > 1 else each[0], 0)) for each in product(*(values[key] for key in keys))
+        expected = [
+            float(counts.get(group if len(keys) > 1 else group[0], 0))
+            for group in product(*(values[key] for key in keys))
         ]
-        covered += ((frame["n_low"] - 1e-6 <= wanted) & (wanted <= frame["n_high"] + 1e-6)).tolist()
+        covered += ((frame["n_low"] - 1e-6 <= expected) & (expected <= frame["n_high"] + 1e-6)).tolist()
     return covered
 
 
@@ -365,19 +366,19 @@ def test_blocks_are_named_in_short() -> None:
 def test_a_merged_release_is_complete_verifiable_and_names_its_parts(series: Path, tmp_path: Path) -> None:
     opened = open_series(series)
     assert opened is not None
-    made = merge(opened, tmp_path / "spring", where="day < '2024-04-01'")
-    assert verify_release(made.folder).problems == ()
-    manifest = Manifest.model_validate(made.manifest)
+    merged = merge(opened, tmp_path / "spring", where="day < '2024-04-01'")
+    assert verify_release(merged.folder).problems == ()
+    manifest = Manifest.model_validate(merged.manifest)
     assert manifest.parts is not None
     assert [part.blocks for part in manifest.parts] == [("2024-01",), ("2024-02",), ("2024-03",)]
     assert manifest.privacy.epsilon == open_release(opened.members[0].folder).manifest["privacy"]["epsilon"]
     table = truth(1, 2, 3)
-    rows = pd.read_parquet(made.folder / "data")
+    rows = pd.read_parquet(merged.folder / "data")
     assert len(rows) == pytest.approx(len(table), abs=2)
     assert (rows["ward"] == "b").sum() == pytest.approx((table["ward"] == "b").sum(), abs=3)
     question = "select ward, smoker, count(*) as n from release group by 1, 2"
     expected = table.groupby(["ward", "smoker"]).size().to_numpy()
-    assert answer(made.folder, question)["n"].tolist() == pytest.approx(expected, abs=2)
+    assert answer(merged.folder, question)["n"].tolist() == pytest.approx(expected, abs=2)
 
 
 def test_the_command_line_answers_and_merges_a_series(
@@ -389,9 +390,9 @@ def test_the_command_line_answers_and_merges_a_series(
     assert row["n"] == pytest.approx(1500, abs=2)
     merged = ["merge", str(series), str(tmp_path / "two"), "--where", "day < '2024-03-01'", "--json"]
     assert main(merged, runner=None) == 0  # type: ignore[arg-type]
-    told = json.loads(capsys.readouterr().out)
-    assert told["blocks"] == ["2024-01", "2024-02"]
-    assert told["guarantee"].startswith("This release is (")
+    written = json.loads(capsys.readouterr().out)
+    assert written["blocks"] == ["2024-01", "2024-02"]
+    assert written["guarantee"].startswith("This release is (")
     assert main(merged, runner=None) == 2  # type: ignore[arg-type]
     assert "already exists; choose a new folder" in "".join(capsys.readouterr())
 
@@ -412,18 +413,18 @@ def test_a_merged_release_needs_a_place_of_its_own_and_whole_blocks(series: Path
 
 
 def test_releases_are_added_if_they_have_learned_the_same_function(tmp_path: Path) -> None:
-    made = make_series(tmp_path, epsilon=EXACT, months=(1, 2), days="\nconstraints: [{depends: ward -> smoker}]")
-    first, second = (open_release(folder) for folder in sorted(made.glob("2*")))
-    merged = open_release(merge(open_series(made), tmp_path / "merged").folder)
+    folder = make_series(tmp_path, epsilon=EXACT, months=(1, 2), days="\nconstraints: [{depends: ward -> smoker}]")
+    first, second = (open_release(folder) for folder in sorted(folder.glob("2*")))
+    merged = open_release(merge(open_series(folder), tmp_path / "merged").folder)
     assert merged.universe.constraints == first.universe.constraints
     assert merged.manifest["dependencies"] == second.manifest["dependencies"]
     rows = pd.read_parquet(merged.folder / "data")
     assert len(rows) > 2900
     assert rows.groupby("ward", observed=True).smoker.nunique().max() == 1
     (learned,) = second.universe.constraints
-    other = Universe(second.universe.attributes, (replace(learned, codes=learned.codes[::-1]),))
+    changed = Universe(second.universe.attributes, (replace(learned, codes=learned.codes[::-1]),))
     with pytest.raises(UsageError, match="have learned different functions for `depends`, so they cannot be added"):
-        summed_release([first, replace(second, universe=other)])
+        summed_release([first, replace(second, universe=changed)])
 
 
 def listed(privacy: dict[str, Any]) -> list[str]:
@@ -432,7 +433,7 @@ def listed(privacy: dict[str, Any]) -> list[str]:
 
 def test_months_that_start_from_the_month_before_list_all_months_and_so_does_their_sum(tmp_path: Path) -> None:
     folder = make_series(tmp_path, epsilon=USUAL, months=(1, 2, 3), more="prior: latest\n")
-    stated = [json.loads(each.read_text("utf-8"))["privacy"] for each in folder.glob("*/manifest.json")]
+    stated = [json.loads(manifest.read_text("utf-8"))["privacy"] for manifest in folder.glob("*/manifest.json")]
     months = sorted(stated, key=lambda privacy: privacy["blocks"]["first"])
     assert [listed(month) for month in months] == [
         ["2024-01"],
@@ -445,7 +446,7 @@ def test_months_that_start_from_the_month_before_list_all_months_and_so_does_the
         verify_ledger()
     series = open_series(folder)
     assert series is not None
-    releases = [open_release(each.folder) for each in reversed(series.members)]
+    releases = [open_release(member.folder) for member in reversed(series.members)]
     assert releases[-1].start.news < 1  # what March alone has learned beyond its start
     assert summed_release(releases).start.news == 1
     merge(series, tmp_path / "all")
@@ -463,10 +464,12 @@ def test_releases_that_count_different_numbers_of_rows_of_a_unit_are_no_series_t
     blocks = [TimeBlock(month, late=False, name=f"2024-{month:02}") for month in (1, 2)]
     for limits, warned in (((4, 4), False), ((1, 64), True)):
         members = [
-            Member(Path(each.name), universe, (each,), limit) for each, limit in zip(blocks, limits, strict=True)
+            Member(Path(block.name), universe, (block,), limit) for block, limit in zip(blocks, limits, strict=True)
         ]
-        told = Choice(tuple(members), (), ()).warnings(so="")
-        assert ["at most 1 of the rows of a unit, others up to 64" in each for each in told] == [True] * warned
+        warnings = Choice(tuple(members), (), ()).warnings(so="")
+        assert ["at most 1 of the rows of a unit, others up to 64" in warning for warning in warnings] == [
+            True
+        ] * warned
 
 
 def merging_release(name: str, merged: list[int]) -> Release:
@@ -488,7 +491,7 @@ def merging_release(name: str, merged: list[int]) -> Release:
 def test_counts_with_other_cells_merged_are_added_as_measured_and_not_as_the_model_has_smoothed_them() -> None:
     first, last = merging_release("first", [0, 0, 1, 1]), merging_release("last", [0, 1, 1, 1])
     total = summed_release([first, last])
-    (counts,) = (each.values for each in total.measurements if len(each.axes) == 2)
+    (counts,) = (measured.values for measured in total.measurements if len(measured.axes) == 2)
     smoothed = first.model.marginal((0, 1))
     assert np.abs(smoothed - 250).max() < 100  # the model takes the relation for noise
     # Of ward a, the first release knows what it has measured in a and b together, and divides that equally.

@@ -52,35 +52,35 @@ def truth(rows: pd.DataFrame) -> dict[str, float]:
     return {"mean": cost.mean(), "total": cost.sum(), "middle": cost.median(), "upper": cost.quantile(0.9)}
 
 
-def missed(found: pd.DataFrame) -> list[tuple[str, str]]:
+def missed(answered: pd.DataFrame) -> list[tuple[str, str]]:
     """Return the wards and numbers whose interval does not contain the truth."""
-    wanted = {str(ward): truth(rows) for ward, rows in visits().groupby("ward")}
+    truths = {str(ward): truth(rows) for ward, rows in visits().groupby("ward")}
     return [
         (str(row["ward"]), name)
-        for _, row in found.iterrows()
+        for _, row in answered.iterrows()
         for name in NAMES
-        if not row[f"{name}_low"] <= wanted[str(row["ward"])][name] <= row[f"{name}_high"]
+        if not row[f"{name}_low"] <= truths[str(row["ward"])][name] <= row[f"{name}_high"]
     ]
 
 
 def test_numbers_of_groups_are_covered_and_if_all_groups_were_alike_within_cells_they_would_not_be(
     release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = answer(release, BY_WARD)
-    now, before = missed(found), missed(without(release, monkeypatch, BY_WARD))
+    answered = answer(release, BY_WARD)
+    now, before = missed(answered), missed(without(release, monkeypatch, BY_WARD))
     assert len(now) <= 1  # of twelve: an interval of 95 % may miss
     assert len(before) >= 2
     assert ("c", "middle") in before
     assert not {("c", "mean"), ("c", "middle"), ("c", "upper")} & set(now)
     for name in NAMES:  # the number itself stays the model's
-        assert (found[f"{name}_low"] <= found[name]).all()
-        assert (found[name] <= found[f"{name}_high"]).all()
+        assert (answered[f"{name}_low"] <= answered[name]).all()
+        assert (answered[name] <= answered[f"{name}_high"]).all()
 
 
 def test_a_group_that_is_mostly_inferred_within_cells_is_not_called_measured(release: Release) -> None:
-    found = answer(release, BY_WARD).set_index("ward")
-    assert found.middle_basis["c"] == "model"
-    assert found.mean_basis["a"] == "measured"
+    answered = answer(release, BY_WARD).set_index("ward")
+    assert answered.middle_basis["c"] == "model"
+    assert answered.mean_basis["a"] == "measured"
     assert set(answer(release, f"select {NUMBERS} from release").mean_basis) == {"measured"}
 
 
@@ -89,9 +89,9 @@ def test_the_whole_table_keeps_its_intervals(release: Release, monkeypatch: pyte
         f"select {NUMBERS} from release",
         f"select {NUMBERS} from release where cost > 500",  # a condition on the column itself
     ):
-        found = answer(release, question)
+        answered = answer(release, question)
         with monkeypatch.context() as patch:
-            pd.testing.assert_frame_equal(found, without(release, patch, question))
+            pd.testing.assert_frame_equal(answered, without(release, patch, question))
     rows = f"select {NUMBERS} from release where ward in ('a', 'b', 'c')"  # all rows: no group is tilted
     both = pd.concat([answer(release, f"select {NUMBERS} from release"), answer(release, rows)])
     widths = both.mean_high - both.mean_low
@@ -100,8 +100,10 @@ def test_the_whole_table_keeps_its_intervals(release: Release, monkeypatch: pyte
 
 def test_numbers_computed_from_others_have_the_term_too(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     question = "select ward, sum(cost) / count(*) as mean, avg(cost) as same, sum(cost) / sum(sum(cost)) over () as share from release group by ward"
-    found, control = answer(release, question), without(release, monkeypatch, question)
-    assert np.allclose(found.mean_high - found.mean_low, found.same_high - found.same_low, rtol=0.05)
+    answered, control = answer(release, question), without(release, monkeypatch, question)
+    assert np.allclose(answered.mean_high - answered.mean_low, answered.same_high - answered.same_low, rtol=0.05)
     for name in ("mean", "share"):
-        wider = (found[f"{name}_high"] - found[f"{name}_low"]) / (control[f"{name}_high"] - control[f"{name}_low"])
+        wider = (answered[f"{name}_high"] - answered[f"{name}_low"]) / (
+            control[f"{name}_high"] - control[f"{name}_low"]
+        )
         assert wider.max() > 1.1

@@ -44,35 +44,35 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 
 def test_the_usual_error_of_measured_cells_is_theirs_and_that_of_any_counts_is_not(release: Release) -> None:
-    known = release.uncertainty
-    assert known is not None
-    pairs = [each for each in release.measurements if each.cell is None and len(each.axes) == 2]
+    uncertainty = release.uncertainty
+    assert uncertainty is not None
+    pairs = [measured for measured in release.measurements if measured.cell is None and len(measured.axes) == 2]
     assert len(pairs) >= 4
-    models = [release.assigned(fit) for fit in (known.pilot, *known.replicates)]
+    models = [release.assigned(fit) for fit in (uncertainty.pilot, *uncertainty.replicates)]
     measured, of_any = [], []
     for pair in pairs:
         pilot, *others = (model.marginal(pair.axes) for model in models)
-        squares = np.mean([(each - pilot) ** 2 for each in others], axis=0)
+        squares = np.mean([(counts - pilot) ** 2 for counts in others], axis=0)
         some = pilot >= LEAST
         variances = np.full(some.sum(), pair.noise**2)
-        measured += np.log(squares[some] / known.scale.usual_measured(pilot[some], variances, columns=2)).tolist()
-        of_any += np.log(squares[some] / known.scale.usual(pilot[some], columns=2)).tolist()
+        measured += np.log(squares[some] / uncertainty.scale.usual_measured(pilot[some], variances, columns=2)).tolist()
+        of_any += np.log(squares[some] / uncertainty.scale.usual(pilot[some], columns=2)).tolist()
     assert abs(np.mean(measured)) < 0.3
     assert np.mean(of_any) > np.mean(measured) + 0.3
 
 
 def test_the_variance_of_a_covered_count_combines_all_measurements_that_cover_it(release: Release) -> None:
-    whole = [each for each in release.measurements if each.cell is None and each.axes]
-    one = whole[0].axes
-    found = next(
-        each for each in covered_counts(whole[:1], release.model, np.random.default_rng(1)) if each.axes == one
+    whole = [measured for measured in release.measurements if measured.cell is None and measured.axes]
+    axes = whole[0].axes
+    cell = next(
+        count for count in covered_counts(whole[:1], release.model, np.random.default_rng(1)) if count.axes == axes
     )
-    cells = np.prod([each.stop - each.start for each in found.box])
-    assert found.variance == pytest.approx(cells * whole[0].noise ** 2)
-    more = [each for each in whole if set(one) <= set(each.axes)]
+    cells = np.prod([side.stop - side.start for side in cell.box])
+    assert cell.variance == pytest.approx(cells * whole[0].noise ** 2)
+    more = [measured for measured in whole if set(axes) <= set(measured.axes)]
     assert len(more) > 1  # the column alone, and pairs with it
-    every = [each for each in covered_counts(more, release.model, np.random.default_rng(1)) if each.axes == one]
+    every = [count for count in covered_counts(more, release.model, np.random.default_rng(1)) if count.axes == axes]
     assert (
-        max(each.variance / np.prod([part.stop - part.start for part in each.box]) for each in every)
+        max(count.variance / np.prod([part.stop - part.start for part in count.box]) for count in every)
         < whole[0].noise ** 2
     )

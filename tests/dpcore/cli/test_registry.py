@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dpcore import Outcome, cli
+from dpcore.cli.arguments import Subparsers, add_verb
 from dpcore.cli.output import Answer
-from dpcore.cli.specs import Subparsers
 from dpcore.steward.approvals import approval_of, check_approved
 from dpcore.steward.registry import declared, registered, registered_names
 from tests.conftest import Workspace
@@ -245,8 +245,8 @@ def test_a_run_above_the_threshold_needs_approve(workspace: Workspace, capsys: C
 
 
 def test_others_add_verbs_of_their_own(workspace: Workspace, capsys: Capture) -> None:
-    def add_verbs(verbs: Subparsers, common: object) -> None:
-        verbs.add_parser("greet", parents=[common]).set_defaults(verb=lambda _: Answer({"word": "hello"}, "hello"))
+    def add_verbs(verbs: Subparsers) -> None:
+        add_verb(verbs, "greet", "say hello", run=lambda _: Answer({"word": "hello"}, "hello"))
 
     assert cli.main(["greet", "--json"], runner=runner, more=[add_verbs]) == 0
     assert json.loads(capsys.readouterr().out) == {"word": "hello"}

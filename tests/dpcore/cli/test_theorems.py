@@ -50,7 +50,7 @@ def measured(ledger: Ledger, account: str, mechanisms: list[Mechanism], *, commi
 
 def told(*arguments: str) -> Answer:
     parser = argparse.ArgumentParser()
-    add_verbs(parser.add_subparsers(), argparse.ArgumentParser(add_help=False))
+    add_verbs(parser.add_subparsers())
     chosen = parser.parse_args(["theorems", *arguments])
     answer = chosen.verb(chosen)
     assert json.loads("".join(answer.pieces(as_json=True))) == answer.data

@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pydantic import TypeAdapter
 
 from dpcore.answers.release import open_release
 from dpcore.cli.main import main
@@ -24,12 +23,11 @@ from dpcore.comparison import compare as compare_module
 from dpcore.comparison import errors, page
 from dpcore.comparison.columns import FinePlaces
 from dpcore.comparison.compare import compare
-from dpcore.comparison.comparison import Cells, Comparison
+from dpcore.comparison.comparison import Comparison
 from dpcore.comparison.figures import buy_figures
 from dpcore.comparison.html import MARK
 from dpcore.errors import OutputError, SourceError, UsageError
 from dpcore.ledger import open_ledger
-from dpcore.spec.release import AttributeSpec
 from dpcore.universe import Date, Every
 from tests.dpcore.answers.releases import EVERY_KIND, make_release, restate, table
 from tests.dpcore.comparison.conftest import MARKER, Site
@@ -150,7 +148,7 @@ def test_months_without_days_are_compared_as_months() -> None:
 def test_a_cause_is_a_share_of_all_that_steps_add(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = comparison_of(site, monkeypatch)
     undone = replace(compared, steps=replace(compared.steps, errors=(0.1, 0.4, 0.2, 0.3)))
-    assert "error, 60.0 %, comes from this: marginals that were not measured" in page.page(
+    assert "error, 60.0&nbsp;%, comes from this: marginals that were not measured" in page.page(
         undone
     )  # 0.3 of 0.1 + 0.3 + 0.1
 
@@ -182,35 +180,6 @@ def test_the_advice_for_a_blurred_column_fits_its_cause(site: Site, monkeypatch:
         assert ("`width`" in text) == (cells == "width")
     sharp = replace(by_name["age"], binning=0.04)
     assert "these columns: age" not in page.page(replace(compared, columns=[sharp]))
-
-
-def test_the_cells_of_a_column_come_from_the_key_that_declares_them() -> None:
-    bounds = {"type": "number", "min": 0, "max": 1}
-    found = {"discover": {"bins": 4, "share": 0.1}}
-    columns: dict[str, list[dict[str, Any]]] = {
-        "width": [{"type": "integer", "min": 0, "max": 99, "width": 25}],
-        "discover": [{"type": "integer", "min": 0, "max": 99, **found}, {**bounds, **found}],
-        "edges": [{"type": "number", "edges": [0, 1, 2]}],
-        "bins": [{**bounds, "bins": 4}],
-        "values": [{"type": "integer", "min": 0, "max": 9}],
-        "tree": [{**bounds, "step": 0.01}, {"type": "integer", "min": 0, "max": 10_000}],
-        "calendar": [{"type": "date", "min": "2025-01-01", "max": "2025-12-31", "every": "month"}],
-    }
-    for cells, written in columns.items():
-        for each in written:
-            declared = TypeAdapter(AttributeSpec).validate_python(each)
-            assert Cells.of(declared.attribute(Path()), declared) == cells
-
-
-def test_no_more_columns_are_left_out_of_a_list_than_it_says(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    compared = comparison_of(site, monkeypatch)
-    age = next(each for each in compared.columns if each.name == "age")
-    names = [f"age {number}" for number in range(7)]
-    steps = replace(compared.steps, columns=dict.fromkeys(names, compared.steps.columns["age"]))
-    several = [replace(age, name=name, binning=0.06) for name in names]
-    empty = replace(compared.dependence, true=np.eye(7).tolist(), released=np.eye(7).tolist())
-    text = page.page(replace(compared, columns=several, steps=steps, dependence=empty))
-    assert "these columns: age 0, age 1, age 2, age 3, age 4 and 2 more." in text
 
 
 def outside_of(folder: Path, private: Path) -> list[Path]:
@@ -429,7 +398,7 @@ def test_a_link_that_leads_out_of_the_private_folder_is_refused(site: Site, tmp_
         shutil.move(kept, folder)
 
 
-@pytest.mark.parametrize("stated", [None, [], "epsilon", {}, {"run": "r"}])
+@pytest.mark.parametrize("stated", [None, {}, {"run": "r"}])
 def test_a_manifest_without_its_privacy_statement_is_refused(site: Site, tmp_path: Path, stated: Any) -> None:
     copy = shutil.copytree(site.release, tmp_path / site.release.name)
     manifest = json.loads((copy / "manifest.json").read_text(encoding="utf-8"))

@@ -16,6 +16,7 @@ from dpcore.errors import SpecError
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dpcore.privacy.protection import Sensitivity
 from dpcore.spec.discover import DiscoverBins, DiscoverValues
+from dpcore.tables.reading.encoding import encode
 from dpcore.universe import Attribute, Categorical, Integer, Number, Outside
 from dpcore.universe.numeric import UnevenInteger
 
@@ -30,7 +31,7 @@ MECHANISMS = {
 
 
 def counts_of(attribute: Attribute, column: pa.Array) -> npt.NDArray[np.int64]:
-    return np.bincount(attribute.encode(column), minlength=attribute.size).astype(np.int64)
+    return np.bincount(encode(attribute, column), minlength=attribute.size).astype(np.int64)
 
 
 def descend(descent: Descent, column: pa.Array, *, least: int = 1) -> Attribute:
@@ -116,7 +117,7 @@ def test_where_nothing_stands_out_everything_is_other_and_nothing_more_is_asked(
     descent = prefixes(outside=Outside.DROP)
     found = descend(descent, pa.array(["250"] * 9), least=10)
     assert (found.labels, found.size) == (("other",), 1)
-    assert found.encode(pa.array(["250", "V"])).tolist() == [0, 0]
+    assert encode(found, pa.array(["250", "V"])).tolist() == [0, 0]
 
 
 def test_a_text_that_counts_as_null_is_never_found_and_what_begins_with_it_is() -> None:

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from dpcore.descent import TreeDescent, threshold
 from dpcore.descent.partitions import Partition, divide, estimate, project
 from dpcore.descent.tree import Tree, even_parts
+from dpcore.tables.reading.encoding import encode
 from dpcore.universe import Outside
 from dpcore.universe.fine_days import FineDate, FineDatetime
-from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
-from dpcore.universe.leaves import MOST_CELLS, Fine
+from dpcore.universe.fine_numbers import FineInteger, FineNumber
+from dpcore.universe.leaves import MOST_CELLS, Fine, Scale
 
 SHARE = Fraction(1, 10)
 COLUMNS: dict[str, Fine] = {
@@ -35,9 +36,9 @@ def descend(column: Fine, values: pa.Array, *, noise: float, seed: int = 1) -> T
 def finished(descent: TreeDescent, values: pa.Array, *, noise: float, seed: int) -> TreeDescent:
     column, rng, levels = descent._template, np.random.default_rng(seed), 0
     while (candidates := descent.candidates) is not None:
-        codes = candidates.encode(values)
+        codes = encode(candidates, values)
         true = np.bincount(codes[codes >= 0], minlength=candidates.size)
-        assert true.sum() == (column.encode(values) >= 0).sum()  # a partition of the rows of the release
+        assert true.sum() == (encode(column, values) >= 0).sum()  # a partition of the rows of the release
         noisy = np.rint(true + noise * rng.normal(size=true.size)).astype(np.int64)
         descent.take(noisy, least=threshold(true.size, noise=noise, laplace=False), noise=noise)
         levels += 1
@@ -63,7 +64,7 @@ def test_every_level_is_a_partition_and_the_counts_of_the_cells_are_near_the_tru
     descent = descend(column, values, noise=5.0)
     found = descent.found()
     counts, noise = descent.evidence()
-    codes = found.encode(values)
+    codes = encode(found, values)
     true = np.bincount(codes[codes >= 0], minlength=found.size)
     assert counts.shape == (found.size,)
     assert found.cells <= MOST_CELLS
@@ -76,7 +77,7 @@ def test_an_atom_is_found_and_released_as_often_as_it_occurs() -> None:
     for name, atom in (("integer", 40), ("number", 12.34)):
         values = values_of(name)
         found = descend(COLUMNS[name], values, noise=10.0).found()
-        codes = found.encode(values)
+        codes = encode(found, values)
         drawn = found.decode(codes[codes >= 0], np.random.default_rng(3)).to_numpy(zero_copy_only=False)
         assert np.mean(drawn == atom) == pytest.approx(0.4, abs=0.03)
 
@@ -192,7 +193,7 @@ def test_whatever_the_noise_says_there_is_an_answer(noise: list[int], chance: ob
         found = descent.found()
         assert 1 <= found.cells <= MOST_CELLS
         codes = np.arange(found.cells)
-        assert np.array_equal(found.encode(found.decode(codes, np.random.default_rng(1))), codes)
+        assert np.array_equal(encode(found, found.decode(codes, np.random.default_rng(1))), codes)
 
 
 def test_children_that_stand_out_keep_their_counts_and_the_others_follow_their_parent() -> None:

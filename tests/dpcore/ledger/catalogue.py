@@ -5,6 +5,7 @@ Run it to write `catalogue.txt` anew after a change of the tables or rules: pyth
 
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -22,15 +23,17 @@ def catalogue_of(url: str) -> Counter[tuple[str, str, str]]:
 
 
 def run_script(server: PostgresServer, url: str) -> None:
-    psql = [server._programs / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-f", SCRIPT]
-    subprocess.run(psql, check=True, capture_output=True)
+    psql = [server._programs / "psql", "-X", "-v", "ON_ERROR_STOP=1", "-d", url, "-f", SCRIPT]
+    done = subprocess.run(psql, check=True, capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (["BEGIN", "DO", "COMMIT"], "")
 
 
-def lines_of_new_ledgers(server: PostgresServer) -> list[str]:
+def lines_of_new_ledgers(server: PostgresServer, *, make_roles: Callable[[], None] = lambda: None) -> list[str]:
     """Make a ledger before there are roles, and one after, and return what `catalogue.txt` has to say of the two."""
     plain, guarded = server.new_database(), server.new_database()
     open_ledger(plain, create=True).close()
     common = catalogue_of(plain)
+    make_roles()
     run_script(server, guarded)
     open_ledger(guarded, create=True).close()
     with_roles = catalogue_of(guarded)

@@ -12,8 +12,8 @@ from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, RoundedGaussian
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Sensitivity
+from dpcore.release.signing import SUMS, encode_sums
 from dpcore.release.statement import ACCOUNTING, StatedPart, promised
-from dpcore.release.sums import SUMS, encode_sums
 from dpcore.reporting.lineage import ledger_parts
 
 ONE = Sensitivity(l1=1, l2_squared=1, linf=1)

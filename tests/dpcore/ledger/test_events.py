@@ -50,6 +50,34 @@ def test_any_parameters_have_the_form_of_a_mechanism(parameters: dict[str, Any])
     assert EVENTS[EventKind.CHARGED].form.fullmatch(canonical(BODIES[EventKind.CHARGED] | {"mechanism": parameters}))
 
 
+INVALID = {
+    EventKind.ACCOUNT_OPENED: {"cap": [True, 0], "epsilon": [1], "currency": ["euro"], "across": [True], "salt": ["0"]},
+    EventKind.ALLOWED: {"kind": ["friend"], "cap": [0]},
+    EventKind.ADOPTED: {"owner": ["ab"]},
+    EventKind.WITHDRAWN: {"reason": [""]},
+    EventKind.REMOVED: {"keep": [0]},
+    EventKind.REPUBLISHED: {"manifest_sha256": [None]},
+    EventKind.SHARED: {"cap": [0], "token": ["../x"]},
+    EventKind.LEASED: {"seconds": [10**6], "fence": [0]},
+    EventKind.CHARGED: {"mechanism": [{}], "amount": [-1]},
+    EventKind.COMMITTED: {"sha256": ["../" * 21 + "x", "AB" * 32], "size": [-1]},
+    EventKind.SETTLED: {"manifest_sha256": ["AB"], "spent": [-1]},
+}
+
+
+@pytest.mark.parametrize("kind", INVALID)
+def test_a_value_that_no_ledger_writes_is_named(kind: EventKind) -> None:
+    for key, values in INVALID[kind].items():
+        for value in values:
+            with pytest.raises(LedgerDamaged, match=f"with an invalid {key}"):
+                read_body(
+                    event(kind, canonical(BODIES[kind] | {key: value}), run="run" if EVENTS[kind].of_run else None)
+                )
+    for body in ({"more": 1, **BODIES[kind]}, dict(list(BODIES[kind].items())[1:])):
+        with pytest.raises(LedgerDamaged, match="with missing or unknown keys"):
+            read_body(event(kind, canonical(body), run="run" if EVENTS[kind].of_run else None))
+
+
 WRITTEN_OTHERWISE = {
     "spaces": lambda body: json.dumps(body, sort_keys=True),
     "order": lambda body: json.dumps(dict(sorted(body.items(), reverse=True)), separators=(",", ":")),

@@ -21,14 +21,15 @@ from dpcore.errors import LedgerDamaged
 from dpcore.ledger import Ledger, ledger, refusals
 from dpcore.ledger.store import Store
 from dpcore.ledger.transaction import LedgerTransaction
+from tests.campaign import CAMPAIGN, often
 from tests.contracts.ledger_places import Place
 from tests.dpcore.ledger.machine import LedgerMachine
 from tests.postgres import PostgresServer
 
-EXAMPLES = {"sqlite": 600, "postgresql": 100}
+EXAMPLES = {"sqlite": often(120, campaign=600), "postgresql": often(20, campaign=100)}
 DEATHS = {"died before", "died after"}
 ENOUGH = 2
-"""How often each of the outcomes below has to come about among the examples on SQLite."""
+"""How often each of the outcomes below has to come about among the examples of a long run on SQLite."""
 
 OUTCOMES = {
     "open_account": {"opened", "the name is taken", "more than epsilon"},
@@ -110,20 +111,16 @@ ONE_BY_ONE = "self.execute(statement, parameters); self.execute('COMMIT'); self.
 TWICE = "rows.use_across(account, amount=payer.weight * amount)"
 EACH = "rows.use_across(account, amount=len(charged) * amount)"
 RESERVED = "amount=-run.reserved)\n    used"
-BUGS = [
+CHEAP = [
     Bug("a run that has charged is refunded", Ledger, "refund", "if run.spent:", "if False:"),
-    Bug("a worker that was replaced commits", Ledger, "commit", "operation.fence)", "rows.run(operation.run).fence)"),
     Bug("only the first block is looked at", ledger, "_payable_blocks", SCARCEST, "blocks[0]"),
     Bug(
         "allowances get nothing back", ledger, "_refund_rest", "allowance, amount=-run.remaining", "allowance, amount=0"
     ),
     Bug("blocks get too much back", ledger, "_refund_rest", "weight * run.remaining", "weight * run.reserved"),
     Bug("a block pays once instead of twice", Ledger, "reserve", "amount=payer.weight * amount", "amount=amount"),
-    Bug("the cap across blocks is not looked at", ledger, "_require_across", "amount > remaining", "False"),
     Bug("the weight counts across blocks too", Ledger, "reserve", "rows.use_across(account, amount=amount)", TWICE),
-    Bug("each block counts across blocks", Ledger, "reserve", "rows.use_across(account, amount=amount)", EACH),
     Bug("across blocks nothing goes back", ledger, "_refund_rest", "rows.use_across(", "(lambda *_, amount: None)("),
-    Bug("across blocks too much goes back", ledger, "_refund_rest", "amount=-run.remaining)\n    used", RESERVED),
     Bug("a run is taken from a living worker", Ledger, "lease", "if holder != run.holder:", "if False:"),
     Bug(
         "a lapsed lease holds an instant longer",
@@ -132,8 +129,6 @@ BUGS = [
         "now < until",
         "now <= until",
     ),
-    Bug("a lease outlives its run", refusals, "_still_leased", " or run.holder is None", ""),
-    Bug("a lease is good for any run", ledger, "_own_or_idle", "if lease.run != run.id:", "if False:"),
     Bug("a second attempt is free", LedgerTransaction, "charge_operation", "operation.amount", ONLY_THE_FIRST),
     Bug(
         "a crash can part a charge from its price",
@@ -143,6 +138,15 @@ BUGS = [
         ONE_BY_ONE,
     ),
 ]
+RARE = [
+    Bug("the cap across blocks is not looked at", ledger, "_require_across", "amount > remaining", "False"),
+    Bug("across blocks too much goes back", ledger, "_refund_rest", "amount=-run.remaining)\n    used", RESERVED),
+    Bug("a lease is good for any run", ledger, "_own_or_idle", "if lease.run != run.id:", "if False:"),
+    Bug("each block counts across blocks", Ledger, "reserve", "rows.use_across(account, amount=amount)", EACH),
+    Bug("a worker that was replaced commits", Ledger, "commit", "operation.fence)", "rows.run(operation.run).fence)"),
+    Bug("a lease outlives its run", refusals, "_still_leased", " or run.holder is None", ""),
+]
+"""Bugs that show in one of a hundred examples."""
 
 
 def agree(place: Place, *, examples: int, phases: tuple[Phase, ...]) -> Counter[tuple[str, str]]:
@@ -175,13 +179,16 @@ def sqlite_place(tmp_path: Path) -> Iterator[Place]:
         yield Place(lambda: f"sqlite:///{folder}/{next(numbers)}.sqlite")
 
 
+@pytest.mark.campaign
 def test_any_history_in_sqlite_agrees_with_the_plain_model(sqlite_place: Place) -> None:
     tally = agree(sqlite_place, examples=EXAMPLES["sqlite"], phases=(Phase.generate, Phase.shrink))
     expected = {(verb, each) for verb, outcomes in OUTCOMES.items() for each in outcomes | DEATHS}
-    assert {key for key in expected if tally[key] < ENOUGH} == set()
-    assert {key for key in tally if key[1] not in {"several reasons", "stumbled"}} == expected
+    assert {key for key in tally if key[1] not in {"several reasons", "stumbled"}} <= expected
+    assert not CAMPAIGN or {key for key in expected if tally[key] < ENOUGH} == set()
+    assert sum(tally[key] > 0 for key in expected) > 0.7 * len(expected)
 
 
+@pytest.mark.campaign
 def test_any_history_in_postgresql_agrees_with_the_plain_model(postgres_server: PostgresServer) -> None:
     tally = agree(
         Place(postgres_server.new_database), examples=EXAMPLES["postgresql"], phases=(Phase.generate, Phase.shrink)
@@ -190,7 +197,8 @@ def test_any_history_in_postgresql_agrees_with_the_plain_model(postgres_server: 
     assert {outcome for _, outcome in tally} >= DEATHS | {"stumbled"}
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.what)
+@pytest.mark.campaign
+@pytest.mark.parametrize("bug", [*CHEAP, *(RARE if CAMPAIGN else ())], ids=lambda bug: bug.what)
 def test_a_planted_bug_is_found(sqlite_place: Place, monkeypatch: pytest.MonkeyPatch, bug: Bug) -> None:
     planted = bug.planted()
     for owner in (bug.owner, ledger, refusals):

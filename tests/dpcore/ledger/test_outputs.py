@@ -46,12 +46,6 @@ def in_row(path: Path) -> list[tuple[object]]:
         return connection.execute("SELECT length(output) FROM operation").fetchall()
 
 
-def test_an_output_that_fits_into_its_row_has_no_file(ledger: Ledger, path: Path, folder: Path) -> None:
-    commit(ledger, LARGE[:LARGEST_IN_ROW])
-    assert in_row(path) == [(LARGEST_IN_ROW,)]
-    assert not folder.exists()
-
-
 def test_a_larger_one_is_a_file_named_by_its_hash_for_its_owner_only(ledger: Ledger, path: Path, folder: Path) -> None:
     commit(ledger, LARGE)
     assert in_row(path) == [(None,)]
@@ -70,13 +64,6 @@ def test_a_file_that_is_lost_or_changed_is_damage(ledger: Ledger, folder: Path) 
             ledger.transcript("run")
         with pytest.raises(LedgerDamaged):
             assert_sound(ledger)
-
-
-def test_a_damaged_file_of_the_same_name_is_not_taken_for_the_output(ledger: Ledger, folder: Path) -> None:
-    folder.mkdir()
-    (folder / DIGEST).write_bytes(LARGE[:-1])
-    commit(ledger, LARGE)
-    assert ledger.transcript("run")[0].output == LARGE
 
 
 def test_a_disk_that_fails_leaves_no_part_of_a_file(ledger: Ledger, folder: Path) -> None:

@@ -109,13 +109,13 @@ def follow(*told: Told) -> Replay:
     ],
 )
 def test_what_the_protocol_allows_is_followed(told: tuple[Told, ...], used: int) -> None:
-    (block,) = follow(*told).blocks().values()
+    (block,) = follow(*told).blocks.values()
     assert (block.used, block.cap) == (used, 100)
 
 
 def test_each_block_of_a_replaced_unit_pays_double() -> None:
     replay = follow(BY_MONTH, MONTHS, SEALED, says(RESERVED, amount=50, blocks=["jan"]))
-    assert [(key[1], block.state, block.used) for key, block in replay.blocks().items()] == [
+    assert [(key[1], block.state, block.used) for key, block in replay.blocks.items()] == [
         ("feb", "open", 0),
         ("jan", "sealed", 100),
     ]
@@ -142,7 +142,6 @@ def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
         ((says(ACROSS, across=AMOUNT_OF_ONE),), "declares a cap across blocks that does not match"),
         ((says(ACROSS, blocks_by=None),), "declares a cap across blocks that does not match"),
         ((says(ACROSS, unit="row"),), "declares a cap across blocks that does not match"),
-        ((says(ACROSS, across=True),), "with an invalid across"),
         ((ACROSS, says(RAISED, across=60)), "does not raise the cap across blocks"),
         ((ACROSS, says(RAISED, across_epsilon=0.5)), "does not raise the cap across blocks"),
         ((ACROSS, says(RAISED, across=AMOUNT_OF_ONE)), "declares a cap across blocks that does not match"),
@@ -156,10 +155,6 @@ def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
         ((OPENED, says(RESERVED, run="")), "has an empty account or run"),
         ((says(OPENED, cap=2 * AMOUNT_OF_ONE),), "declares a cap that does not match"),
         ((says(OPENED, delta=0.1),), "declares a cap that does not match"),
-        ((says(OPENED, epsilon=1),), "with an invalid epsilon"),
-        ((says(OPENED, cap=True),), "with an invalid cap"),
-        ((says(OPENED, cap=0),), "with an invalid cap"),
-        ((says(OPENED, currency="euro"),), "with an invalid currency"),
         ((says(OPENED, colour="red"),), "with missing or unknown keys"),
         ((OPENED, ("account-closed", None, {})), "with missing or unknown keys"),
         ((OPENED, ("cap-raised", None, {"cap": 100, "epsilon": 1.0, "reason": "r"})), "does not raise the cap"),
@@ -191,16 +186,11 @@ def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
         ((OPENED, ALLOWED, says(RESERVED, analyst="ada", amount=71)), "takes more than its analyst is allowed"),
         ((OPENED, says(RESERVED, analyst="ada"), says(ALLOWED, cap=59)), "allows less than was used"),
         ((OPENED, says(ALLOWED, name="bob")), "sets an allowance that has no row"),
-        ((OPENED, says(ALLOWED, kind="friend")), "with an invalid kind"),
-        ((OPENED, says(REPUBLISHED, manifest_sha256=None)), "with an invalid manifest_sha256"),
         ((OPENED, RESERVED, WITHDRAWN), "withdraws the release of a run that was not settled"),
-        ((OPENED, says(WITHDRAWN, reason="")), "with an invalid reason"),
         ((OPENED, RESERVED, LEASED, ASKED), "is charged for an analyst who has no share"),
         ((OPENED, RESERVED, LEASED, says(SHARED, cap=39), ASKED), "takes more than its analyst's share has left"),
         ((OPENED, RESERVED, LEASED, SHARED, says(SHARED, token=None), ASKED), "is charged for an analyst who has no"),
         ((OPENED, RESERVED, REFUNDED, SHARED), "shares a run that has ended"),
-        ((OPENED, RESERVED, says(SHARED, token=None, cap=0)), "with an invalid cap"),
-        ((OPENED, says(REMOVED, keep=0)), "with an invalid keep"),
         ((OPENED, RESERVED, REMOVED), "withdraws the release of a run that was not settled"),
         ((OPENED, RESERVED, LEASED, SHARED, ASKED, says(SHARED, cap=39)), "shares less than its analyst has spent"),
         ((OPENED, RESERVED, says(SHARED, run="run")), "names a run although it concerns none"),
@@ -212,13 +202,10 @@ def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
         ((OPENED, RESERVED, LEASED, says(LEASED, fence=2), CHARGED), "a worker whose run was taken over"),
         ((OPENED, RESERVED, LEASED, says(CHARGED, amount=61)), "takes more than its run has left"),
         ((OPENED, RESERVED, LEASED, CHARGED, says(CHARGED, amount=21)), "takes more than its run has left"),
-        ((OPENED, RESERVED, LEASED, says(CHARGED, mechanism={})), "with an invalid mechanism"),
-        ((OPENED, RESERVED, LEASED, CHARGED, says(COMMITTED, sha256="../" * 21 + "x")), "with an invalid sha256"),
         ((OPENED, RESERVED, LEASED, CHARGED, says(SETTLED, spent=39)), "does not state what its run has spent"),
         ((OPENED, RESERVED, LEASED, CHARGED, says(SETTLED, returned=21)), "does not return the uncharged amount"),
         ((OPENED, RESERVED, LEASED, CHARGED, says(SETTLED, manifest="m")), "names a manifest without its hash"),
         ((OPENED, RESERVED, LEASED, CHARGED, says(SETTLED, manifest_sha256="ab" * 32)), "a hash without its manifest"),
-        ((OPENED, RESERVED, LEASED, CHARGED, says(SETTLED, manifest="m", manifest_sha256="AB")), "with an invalid manifest_sha256"),
         ((OPENED, RESERVED, LEASED, CHARGED, SETTLED, SETTLED), "changes a run that has ended"),
         ((OPENED, RESERVED, LEASED, CHARGED, SETTLED, COMMITTED), "changes a run that has ended"),
         ((OPENED, RESERVED, LEASED, CHARGED, SETTLED, says(LEASED, fence=2)), "changes a run that has ended"),
@@ -241,9 +228,3 @@ def test_a_body_that_no_ledger_wrote_is_refused(body: str) -> None:
     event = Event(2, "", EventKind.ACCOUNT_CLOSED, "clinic", None, body, "", "")
     with pytest.raises(LedgerDamaged, match=r"event 2 \(account-closed, account 'clinic'\) has a body that"):
         read_body(event)
-
-
-@pytest.mark.parametrize("body", [{"amount": 60, "claim": "claim"}, REQUEST | {"note": "more"}])
-def test_a_body_that_lacks_something_or_says_too_much_is_refused(body: dict[str, object]) -> None:
-    with pytest.raises(LedgerDamaged, match="with missing or unknown keys"):
-        follow(OPENED, ("reserved", "run", body))

@@ -4,14 +4,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import open_ledger
 from dpcore.ledger.verification import verify
 from tests.dpcore.ledger.fixtures import opened
-from tests.postgres import PostgresServer
 
 
 def check(url: str) -> None:
@@ -80,24 +78,3 @@ def test_a_temporary_trigger_of_the_own_session_is_found(tmp_path: Path) -> None
         ledger._store.execute("CREATE TEMP TRIGGER mine AFTER UPDATE ON main.block BEGIN SELECT 1; END")
         with pytest.raises(LedgerDamaged, match="made with: temporary trigger mine;"):
             verify(ledger, price=lambda mechanism, currency: 1, heads={})
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "DROP TRIGGER event_kept ON dpflow.event",
-        "ALTER TABLE dpflow.event DISABLE TRIGGER event_in_order",
-        "CREATE OR REPLACE FUNCTION dpflow.extend_chain() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
-        "ALTER TABLE dpflow.block DROP CONSTRAINT block_within_cap",
-        "CREATE TRIGGER refund AFTER UPDATE ON dpflow.block FOR EACH STATEMENT EXECUTE FUNCTION dpflow.refuse('no')",
-    ],
-)
-def test_a_changed_rule_of_a_database_is_found(postgres_server: PostgresServer, change: str) -> None:
-    url = postgres_server.new_database()
-    with open_ledger(url, create=True) as ledger:
-        opened(ledger)
-    check(url)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(change)
-    with pytest.raises(LedgerDamaged, match="not those it was made with"):
-        check(url)

@@ -222,9 +222,12 @@ def test_a_share_that_is_added_up_from_the_chain_would_show_there(path: Path, mo
     assert scanned_by_a_charge(path, analyst="ann") == {"SCAN event"}
 
 
-def test_a_newer_version_is_refused_by_name(path: Path) -> None:
-    altered(path, "PRAGMA user_version = 9")
-    with pytest.raises(LedgerError, match=r"written by a newer dpflow \(version 9, this one reads 1\): upgrade"):
+@pytest.mark.parametrize("version", [9, 0, -1])
+def test_another_version_is_refused_by_name(path: Path, version: int) -> None:
+    altered(path, f"PRAGMA user_version = {version}")
+    with pytest.raises(
+        LedgerError, match=rf"has version {version}, and this dpflow reads 1: use the dpflow that wrote it"
+    ):
         at(path)
 
 

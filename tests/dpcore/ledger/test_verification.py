@@ -77,13 +77,6 @@ def test_an_empty_ledger_is_whole_and_has_the_constant_head(url: str) -> None:
     assert checked(url, heads={"m": GENESIS}) == Verified(0, 0, 0, 0, manifests=1, head=GENESIS)
 
 
-def test_the_constant_head_is_not_that_of_a_ledger_with_events(books: SqliteBooks) -> None:
-    with pytest.raises(
-        LedgerDamaged, match=r"the head in the manifest m, 0000000000000000\.\.\., is not in this chain"
-    ):
-        checked(books.url, heads={"m": GENESIS})
-
-
 def test_every_head_that_ever_was_is_met(books: SqliteBooks) -> None:
     heads = {str(row["seq"]): row["hash"] for row in books.rows("event")}
     assert checked(books.url, heads=heads, expected_head=heads["7"]).manifests == len(heads)
@@ -253,22 +246,6 @@ def test_the_first_row_that_does_not_fit_is_named(
     assert str(damage.value).startswith(sentence)
     assert str(damage.value).endswith("; restore the ledger from a backup")
     assert damage.value.exit_code == 4
-
-
-def test_one_state_is_seen_while_others_go_on(url: str) -> None:
-    with open_ledger(url, create=True) as ledger:
-        opened(ledger, cap=10**12)
-        reserve(ledger, "run", "clinic", steps=5)
-        lease = ledger.lease("run")
-        measure(ledger, lease, "round-1", output=b"one")
-
-        def meanwhile(mechanism: Mapping[str, Any], currency: Currency) -> int:
-            measure(ledger, lease, "round-2", output=b"two")
-            return priced(mechanism, currency)
-
-        found = checked(url, price=meanwhile)
-        assert (found.events, found.operations, found.outputs) == (5, 1, 1)
-        assert checked(url).events == 7
 
 
 def fill(ledger: Ledger, run_id: str, *, steps: int) -> None:

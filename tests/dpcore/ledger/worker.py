@@ -22,9 +22,10 @@ from dpcore.ledger import ledger as protocol
 
 SHARED_RUN = "shared"
 MECHANISM = {"name": "laplace", "sensitivity": 1, "scale": 8}
-ACROSS = 200
+LONG = bool(os.environ.get("DPFLOW_CAMPAIGN"))
+ACROSS = 200 if LONG else 60
 BLOCKS = [f"day-{number:03}" for number in range(200)]
-DUEL_STEPS = 50
+DUEL_STEPS = 50 if LONG else 12
 LARGE = bytes(range(256)) * 5000
 
 Charge = Callable[[str], bool]

@@ -12,46 +12,29 @@ from dpcore.marginals.resolutions import Resolutions
 from tests.dpcore.models.factored_reference import resolutions
 
 
-def no_pair_is_parted(before: list[int], after: list[int]) -> bool:
-    """Tell whether cells that are together stay together."""
-    return all(
-        after[one] == after[two] for one, two in combinations(range(len(before)), 2) if before[one] == before[two]
-    )
-
-
 def in_order(groups: list[int]) -> list[int]:
     """Return groups that count from 0 without a gap."""
     return [sorted(set(groups)).index(group) for group in groups]
 
 
-def test_the_first_axes_are_the_columns_themselves() -> None:
-    of = Resolutions((4, 2))
-    assert of.columns == 2
-    assert of.shape == (4, 2)
-    assert [of.column(axis) for axis in range(2)] == [0, 1]
-    assert [of.versions(column) for column in range(2)] == [(0,), (1,)]
-
-
-def test_a_coarser_version_is_the_next_axis_of_its_column() -> None:
+def test_axes_are_the_columns_and_then_their_coarser_versions_in_the_order_of_coarsening() -> None:
     of = Resolutions((6, 4))
-    assert of.coarsen(1, [1, 0, 1, 0]) == 2
-    assert of.coarsen(0, [0, 0, 1, 1, 2, 2]) == 3
-    assert of.coarsen(0, [0, 0, 1, 1, 0, 0]) == 4
-    assert of.columns == 2
-    assert of.shape == (6, 4, 2, 3, 2)
-    assert of.versions(0) == (0, 3, 4)
-    assert of.versions(1) == (1, 2)
+    groups = np.array([1, 0, 1, 0], dtype=np.uint8)
+    assert [of.coarsen(1, groups), of.coarsen(0, [2, 2, 0, 0, 1, 1]), of.coarsen(0, [0, 0, 1, 1, 0, 0])] == [2, 3, 4]
+    groups[:] = 0  # they belong to the resolutions now
+    assert (of.columns, of.shape) == (2, (6, 4, 2, 3, 2))
+    assert (of.versions(0), of.versions(1)) == ((0, 3, 4), (1, 2))
     assert [of.column(axis) for axis in range(5)] == [0, 1, 1, 0, 0]
-
-
-def test_groups_lead_from_any_version_to_any_coarser_one() -> None:
-    of = Resolutions((6,))
-    thirds, ends = of.coarsen(0, [2, 2, 0, 0, 1, 1]), of.coarsen(0, [0, 0, 1, 1, 0, 0])
-    assert of.groups(0, 0).tolist() == [0, 1, 2, 3, 4, 5]
-    assert of.groups(0, thirds).tolist() == [2, 2, 0, 0, 1, 1]
-    assert of.groups(0, ends).tolist() == [0, 0, 1, 1, 0, 0]
-    assert of.groups(thirds, ends).tolist() == [1, 0, 0]
-    assert of.groups(ends, ends).tolist() == [0, 1]
+    steps = {
+        (0, 0): [0, 1, 2, 3, 4, 5],
+        (0, 3): [2, 2, 0, 0, 1, 1],
+        (3, 4): [1, 0, 0],
+        (4, 4): [0, 1],
+        (1, 2): [1, 0, 1, 0],
+    }
+    assert {pair: of.groups(*pair).tolist() for pair in steps} == steps
+    assert (of.shape_of((1, 3)), of.cells((1, 3)), of.shape_of(()), of.cells(())) == ((4, 3), 12, (), 1)
+    assert of.named((4, 1, 0), ["age", "sex"]) == ("age in 2 groups", "sex", "age")
 
 
 @given(resolutions(columns=3, cells=9, versions=4))
@@ -65,9 +48,8 @@ def test_the_versions_of_a_column_are_nested(of: Resolutions) -> None:
             assert groups.shape == (of.shape[finer],)
             assert set(groups.tolist()) == set(range(of.shape[coarser]))
         for finest, middle, coarsest in combinations_with_replacement(versions, 3):
-            np.testing.assert_array_equal(
-                of.groups(middle, coarsest)[of.groups(finest, middle)], of.groups(finest, coarsest)
-            )
+            through = of.groups(middle, coarsest)[of.groups(finest, middle)]
+            np.testing.assert_array_equal(through, of.groups(finest, coarsest))
 
 
 @given(st.integers(1, 6), st.data())
@@ -75,143 +57,55 @@ def test_a_version_is_taken_exactly_if_it_parts_no_cells_of_any_before(cells: in
     grouping = st.lists(st.integers(0, 2), min_size=cells, max_size=cells).map(in_order)
     of, taken = Resolutions((cells,)), [list(range(cells))]
     for groups in data.draw(st.lists(grouping, max_size=4)):
-        if all(no_pair_is_parted(before, groups) for before in taken):
+        pairs = list(combinations(range(cells), 2))
+        if all(groups[a] == groups[b] for before in taken for a, b in pairs if before[a] == before[b]):
             assert of.coarsen(0, groups) == len(taken)
             taken.append(groups)
         else:
             with pytest.raises(UsageError, match="whole cells of the version before"):
                 of.coarsen(0, groups)
         assert of.versions(0) == tuple(range(len(taken)))
-        for axis, known in enumerate(taken):
-            assert of.groups(0, axis).tolist() == known
+        assert [of.groups(0, axis).tolist() for axis in range(len(taken))] == taken
 
 
-@pytest.mark.parametrize(
-    "groups",
-    [
-        [0, 0, 2, 2],
-        [1, 1, 2, 2],
-        [-1, -1, 0, 0],
-        [-1, -1, 1, 1],
-        [0, 0, 1],
-        [0, 0, 1, 1, 1],
-        [],
-        [[0, 0], [1, 1]],
-        [0.0, 0.0, 1.0, 1.0],
-        [0, 0, 1, 0.5],
-        [0, 0, 1, np.nan],
-        [False, False, True, True],
-        ["0", "0", "1", "1"],
-    ],
-    ids=[
-        "a gap",
-        "from one",
-        "a negative group",
-        "as many as from zero",
-        "too few",
-        "too many",
-        "none",
-        "a table",
-        "numbers that are not whole by type",
-        "a half",
-        "not a number",
-        "truths",
-        "texts",
-    ],
-)
+GAPS = [[0, 0, 2, 2], [1, 1, 2, 2], [-1, -1, 0, 0], [0, 0, 1], [0, 0, 1, 1, 1], [], [[0, 0], [1, 1]], [0.0, 0.0, 1.0, 1.0], [False, False, True, True], ["0", "0", "1", "1"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("groups", GAPS, ids=str)
 def test_groups_that_do_not_count_from_zero_for_every_cell_are_refused(groups: list[int]) -> None:
     of = Resolutions((4, 3))
     with pytest.raises(UsageError, match="a group for every cell of its column: give whole numbers from 0"):
         of.coarsen(0, groups)
-    assert of.shape == (4, 3)
-    assert of.versions(0) == (0,)
+    assert (of.shape, of.versions(0)) == ((4, 3), (0,))
 
 
-def test_a_version_that_splits_a_cell_is_refused_and_changes_nothing() -> None:
+def test_what_does_not_exist_is_refused() -> None:
     of = Resolutions((4, 2))
     of.coarsen(0, [0, 0, 1, 1])
-    with pytest.raises(UsageError, match="whole cells of the version before"):
-        of.coarsen(0, [0, 1, 1, 1])
-    assert of.shape == (4, 2, 2)
-    assert of.versions(0) == (0, 2)
-    assert of.coarsen(0, [0, 0, 0, 0]) == 3
-    assert of.groups(2, 3).tolist() == [0, 0]
+    for axis in (-1, 3):
+        for ask in (of.column, of.versions, lambda axis: of.shape_of((0, axis)), lambda axis: of.coarsen(axis, [0, 0])):
+            with pytest.raises(UsageError, match="There is no such"):
+                ask(axis)
+    for pair in ((2, 0), (1, 2), (0, 1), (0, 9), (-1, 2)):
+        with pytest.raises(UsageError, match="a coarser version of the same column"):
+            of.groups(*pair)
+    for shape in ((), (3, 0), (3, -1)):
+        with pytest.raises(UsageError, match="at least one column"):
+            Resolutions(shape)
 
 
-def test_columns_are_coarsened_independently_of_each_other() -> None:
-    of = Resolutions((4, 4))
-    of.coarsen(0, [0, 0, 1, 1])
-    of.coarsen(1, [0, 1, 1, 0])
-    assert of.groups(1, 3).tolist() == [0, 1, 1, 0]
-
-
-def test_groups_belong_to_the_resolutions_and_not_to_their_caller() -> None:
-    of, groups = Resolutions((3,)), np.array([0, 0, 1])
-    of.coarsen(0, groups)
-    groups[:] = 0
-    assert of.groups(0, 1).tolist() == [0, 0, 1]
-
-
-def test_a_column_is_named_as_it_is_and_a_version_by_its_number_of_groups() -> None:
-    of = Resolutions((4, 2))
-    halves, whole = of.coarsen(0, [0, 0, 1, 1]), of.coarsen(0, [0, 0, 0, 0])
-    names = ["age", "sex"]
-    assert of.named((), names) == ()
-    assert of.named((0, 1), names) == ("age", "sex")
-    assert of.named((whole, 1, halves), names) == ("age in 1 groups", "sex", "age in 2 groups")
-
-
-def test_the_shape_and_the_cells_of_axes_are_those_of_their_versions() -> None:
-    of = Resolutions((6, 5))
-    thirds = of.coarsen(0, [0, 0, 1, 1, 2, 2])
-    assert of.shape_of((1, thirds)) == (5, 3)
-    assert of.cells((1, thirds)) == 15
-    assert of.shape_of(()) == ()
-    assert of.cells(()) == 1
-
-
-@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.int64])
-def test_groups_may_be_whole_numbers_of_any_size(kind: type[np.integer]) -> None:
-    of = Resolutions((4,))
-    assert of.groups(0, of.coarsen(0, np.array([0, 0, 1, 1], dtype=kind))).dtype == np.intp
-
-
-@pytest.mark.parametrize("axis", [-1, 3, 99])
-def test_an_axis_that_does_not_exist_is_refused(axis: int) -> None:
-    of = Resolutions((4, 2))
-    of.coarsen(0, [0, 0, 1, 1])
-    asked = [
-        lambda: of.column(axis),
-        lambda: of.shape_of((0, axis)),
-        lambda: of.cells((axis,)),
-        lambda: of.named((axis,), ["age", "sex"]),
-        lambda: of.groups(axis, axis),
-    ]
-    for ask in asked:
-        with pytest.raises(UsageError, match="numbered from 0 to 2"):
-            ask()
-
-
-@pytest.mark.parametrize("column", [-1, 2, 3])
-def test_a_column_that_does_not_exist_is_refused_also_if_it_is_another_axis(column: int) -> None:
-    of = Resolutions((4, 2))
-    of.coarsen(0, [0, 0, 1, 1])
-    with pytest.raises(UsageError, match="numbered from 0 to 1"):
-        of.versions(column)
-    with pytest.raises(UsageError, match="numbered from 0 to 1"):
-        of.coarsen(column, [0, 0])
-    assert of.shape == (4, 2, 2)
-
-
-@pytest.mark.parametrize(("finer", "coarser"), [(2, 0), (1, 2), (0, 1), (0, 9), (-1, 2)])
-def test_groups_from_an_axis_to_no_coarser_version_of_it_are_refused(finer: int, coarser: int) -> None:
-    of = Resolutions((4, 2))
-    of.coarsen(0, [0, 0, 1, 1])
-    with pytest.raises(UsageError, match="a coarser version of the same column"):
-        of.groups(finer, coarser)
-
-
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (3, -1)])
-def test_there_is_a_column_and_each_has_a_cell(shape: tuple[int, ...]) -> None:
-    with pytest.raises(UsageError, match="at least one column"):
-        Resolutions(shape)
+def test_classes_of_cells_are_an_axis_that_no_model_knows() -> None:
+    of = Resolutions((3, 2))
+    grouped, axis = of.with_grouping(0, [0, 1, 0])
+    assert (axis, grouped.shape, grouped.versions(0), grouped.groups(0, axis).tolist()) == (
+        2,
+        (3, 2, 2),
+        (0,),
+        [0, 1, 0],
+    )
+    assert (grouped.is_version(axis), grouped.is_version(0), grouped.nested.shape, of.shape) == (
+        False,
+        True,
+        (3, 2),
+        (3, 2),
+    )

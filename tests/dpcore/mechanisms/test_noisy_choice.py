@@ -1,28 +1,15 @@
 """Choices between named properties: the right one, by each wish, with noise that suits the wish."""
 
-from typing import Any, ClassVar
-
 import numpy as np
 import pytest
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms import NoisyChoice
-from tests.contracts.choosing import ChoosingContract
-from tests.contracts.query import PERSON, ROW, SWAPPED_ROW
+from tests.contracts.mechanism_catalogue import PERSON, ROW, SWAPPED_ROW
 
 AGE = np.random.default_rng(2).integers(0, 100, 3000)
 PROPERTIES = (AGE >= 90, AGE >= 50, AGE < 70)
 NAMES = ("old", "older", "not old")
-
-
-class TestNoisyChoice(ChoosingContract):
-    kind = NoisyChoice
-    asked: ClassVar[dict[str, Any]] = {"candidates": ["a", "b"], "wanted": "nearest", "target": 7}
-
-
-class TestNoisyChoiceOfTheMost(ChoosingContract):
-    kind = NoisyChoice
-    asked: ClassVar[dict[str, Any]] = {"candidates": ["a", "b"], "wanted": "most", "target": None}
 
 
 def made(wanted, target=None, *, protection=ROW, delta=0.0, candidates=NAMES):

@@ -10,15 +10,11 @@ import pytest
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.noisy_count import NoisyCount
-from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from tests.contracts.query import (
+from tests.contracts.mechanism_catalogue import (
     PERSON,
     PROTECTIONS,
     ROW,
-    SWAPPED_PERSON,
     WEIGHTED,
-    QueryContract,
-    shown_privacy_loss,
 )
 
 SURE = 60.0
@@ -29,11 +25,6 @@ def counted(property_of_rows, protection=ROW, **columns) -> int:
     return NoisyCount.for_epsilon(SURE * protection.most, delta=0, protection=protection).draw(
         property_of_rows, **columns
     )
-
-
-class TestNoisyCount(QueryContract):
-    kind = NoisyCount
-    asked = {}  # noqa: RUF012  nothing but whom to protect
 
 
 @pytest.mark.parametrize(
@@ -76,14 +67,6 @@ def test_the_sensitivity_is_what_replacing_a_person_by_one_without_the_property_
         sensitivity = NoisyCount.for_epsilon(1.0, delta=0, protection=protection).sensitivity
         assert (sensitivity.l1, sensitivity.linf) == (moved, moved)
         assert math.isqrt(sensitivity.l2_squared) == moved > protection.most / 2
-
-
-@pytest.mark.parametrize("currency", list(Currency))
-def test_no_event_shows_more_than_was_charged_and_one_does_if_rows_are_not_bounded(currency):
-    mechanism = NoisyCount.for_amount(AMOUNT_OF_ONE // 2, currency=currency, protection=SWAPPED_PERSON)
-    charged = mechanism.price(currency) / AMOUNT_OF_ONE
-    assert charged * 0.5 < shown_privacy_loss(mechanism.on_numbers, 12, 10, currency=currency) <= charged
-    assert shown_privacy_loss(mechanism.on_numbers, 14, 10, currency=currency) > charged
 
 
 def test_ids_and_weights_are_given_exactly_when_the_protection_names_them():

@@ -17,8 +17,7 @@ from dpcore.mechanisms.sampling.thresholds import Shape
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
 from dpcore.universe import Boolean, Categorical, Integer, Outside, Universe
-from tests.contracts.mechanism import epsilon_at_least
-from tests.contracts.query import PERSON, PROTECTIONS, ROW, SWAPPED_ROW, WEIGHTED, QueryContract
+from tests.contracts.mechanism_catalogue import PERSON, PROTECTIONS, ROW, WEIGHTED
 
 UNIVERSE = Universe(
     {
@@ -34,11 +33,6 @@ def exact(table, *, protection=ROW, universe=UNIVERSE, **what):
     """The counts with noise so narrow that it is all but certainly 0."""
     mechanism = NoisyHistogram.for_epsilon(1.0, delta=0, universe=universe, protection=protection, **what)
     return replace(mechanism, noise=Shape.LAPLACE, scale=0.01).draw(table)
-
-
-class TestNoisyHistogram(QueryContract):
-    kind = NoisyHistogram
-    asked = {"universe": UNIVERSE, "order": 2}  # noqa: RUF012  never changed
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pa.table, pl.DataFrame], ids=["pandas", "arrow", "polars"])
@@ -109,42 +103,6 @@ def test_the_sensitivity_is_the_largest_movement_of_all_marginals_together(prote
     assert max(np.abs(move).max() for move in moved) == sensitivity.linf
     ignored = replace(mechanism, protection=replace(protection, neighbours=Neighbours.ADD_REMOVE)).sensitivity
     assert (ignored.l1 < sensitivity.l1) is (protection.neighbours is Neighbours.REPLACE_ONE)
-
-
-def best_event(mechanism: NoisyHistogram, runs: int) -> float:
-    """What the sum of a row's own cells, noise included, shows of replacing it: p(row there) against p(another)."""
-    marginals = len(mechanism.marginals)
-    noise = mechanism.on_numbers
-    here = np.tile(np.array([1, 0], dtype=np.int64), (runs, marginals))
-    answers = [noise.draw(some) for some in (here, 1 - here)]
-    # the likelihood ratio of Laplace noise, up to its scale
-    scores = [(np.abs(some - (1 - here)) - np.abs(some - here)).sum(axis=1) for some in answers]
-    half, cuts = runs // 2, range(2 * marginals + 1)
-    cut = max(cuts, key=lambda cut: epsilon_at_least(scores[0][:half] >= cut, scores[1][:half] >= cut))
-    return epsilon_at_least(scores[0][half:] >= cut, scores[1][half:] >= cut)
-
-
-def test_no_event_shows_more_than_was_charged_and_one_does_if_marginals_are_charged_as_one(monkeypatch):
-    def bought() -> NoisyHistogram:
-        small = Universe({name: Boolean() for name in "abc"})
-        return NoisyHistogram.for_epsilon(1.0, delta=0, universe=small, order=1, protection=SWAPPED_ROW)
-
-    assert bought().price(Currency.PURE) == AMOUNT_OF_ONE
-    assert 0.4 < best_event(bought(), 200_000) <= 1.0
-    monkeypatch.setattr(NoisyHistogram, "sensitivity", property(lambda self: self.protection.sensitivity))
-    assert bought().price(Currency.PURE) == AMOUNT_OF_ONE
-    assert best_event(bought(), 200_000) > 1.0
-
-
-def test_counts_are_right_on_average():
-    table = pa.table({name: column * 100 for name, column in TABLE.items()})
-    mechanism = NoisyHistogram.for_epsilon(1.0, delta=1e-9, universe=UNIVERSE, order=2, protection=ROW)
-    wanted = exact(table, order=2)
-    errors = np.concatenate(
-        [(mechanism.draw(table)[name] - wanted[name]).ravel() for name in wanted for _ in range(10)]
-    )
-    assert abs(errors.mean()) < 6 * mechanism.standard_deviation / np.sqrt(errors.size)
-    assert 0.6 < errors.std() / mechanism.standard_deviation < 1.5
 
 
 def test_what_was_read_back_is_priced_and_draws_nothing():

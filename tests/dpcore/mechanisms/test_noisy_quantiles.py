@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from itertools import product
-from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,15 +11,9 @@ from dpcore.mechanisms import NoisyQuantiles
 from dpcore.mechanisms.exponential import ExponentialMechanism
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Boolean, Integer, Number
-from tests.contracts.choosing import ChoosingContract
-from tests.contracts.query import PERSON, ROW, SWAPPED_PERSON, SWAPPED_ROW, WEIGHTED
+from tests.contracts.mechanism_catalogue import PERSON, ROW, SWAPPED_PERSON, SWAPPED_ROW, WEIGHTED
 
 AGE = Integer(minimum=0, maximum=99)
-
-
-class TestNoisyQuantiles(ChoosingContract):
-    kind = NoisyQuantiles
-    asked: ClassVar[dict[str, Any]] = {"attribute": AGE, "step": 1, "shares": ["0.25", "0.5", "0.75"]}
 
 
 def made(shares, protection=ROW, *, epsilon=8.0, attribute=AGE, step=1):

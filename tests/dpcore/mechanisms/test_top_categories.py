@@ -1,27 +1,17 @@
 """Top categories: the right order with much budget, the right probabilities with little, one price for all."""
 
-from collections import Counter
-from typing import Any, ClassVar
-
 import numpy as np
 import pytest
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms import TopCategories, from_description
-from dpcore.mechanisms.noisy_max import MaxNoise
+from dpcore.mechanisms.exponential import Flavour, ReportNoisyMax
 from dpcore.mechanisms.query import Exact
 from dpcore.privacy.accounting import Currency
 from dpcore.universe import Categorical, Integer
-from tests.contracts.choosing import ChoosingContract
-from tests.contracts.mechanism import chi_square_p
-from tests.contracts.query import PERSON, ROW, SWAPPED_ROW
+from tests.contracts.mechanism_catalogue import PERSON, ROW, SWAPPED_ROW
 
 CITY = Categorical(("north", "south", "west", "east"), missing=True)
-
-
-class TestTopCategories(ChoosingContract):
-    kind = TopCategories
-    asked: ClassVar[dict[str, Any]] = {"attribute": CITY, "k": 3}
 
 
 def made(k, protection=ROW, *, epsilon=20.0, delta=0.0, attribute=CITY):
@@ -45,27 +35,23 @@ def test_rows_of_a_person_are_bounded():
     assert made(1, PERSON).draw(values, ids=ids) == ("east",)
 
 
-def test_gumbel_noise_selects_pairs_with_the_probabilities_of_peeling():
-    counts, draws = np.array([3, 2, 0], dtype=np.int64), 4000
-    three = Categorical(("a", "b", "c"))
-    for protection, rate in ((ROW, 1.0), (SWAPPED_ROW, 0.5)):
-        top = TopCategories(k=2, protection=protection, epsilon=1.0, noise=MaxNoise.GUMBEL, attribute=three)
-        found = Counter(top.answer(Exact(counts, protection=top.protection)) for _ in range(draws))
-        weights = dict(zip("abc", np.exp(rate * counts), strict=True))
-        exact = {
-            (one, two): weights[one] / sum(weights.values()) * weights[two] / (sum(weights.values()) - weights[one])
-            for one in "abc"
-            for two in "abc"
-            if one != two
-        }
-        observed = np.array([found[pair] for pair in exact])
-        assert chi_square_p(observed, np.array(list(exact.values())) * draws) > 1e-9
+def test_each_selection_is_of_those_that_are_left_at_the_rate_that_is_paid_for(monkeypatch):
+    offered = []
 
+    def first_of_equals(selection, scores):
+        offered.append((selection, scores.tolist()))
+        return int(scores.argmax())
 
-def test_k_selections_cost_k_times_one():
-    one, three = (TopCategories(k=k, protection=ROW, epsilon=0.3, noise="gumbel", attribute=CITY) for k in (1, 3))
-    for currency in Currency:
-        assert three.price(currency) == 3 * one.price(currency)
+    monkeypatch.setattr(ReportNoisyMax, "draw", first_of_equals)
+    for protection, monotone in ((ROW, True), (SWAPPED_ROW, False)):
+        top = TopCategories(k=3, protection=protection, epsilon=0.3, flavour="gumbel", attribute=CITY)
+        counts = np.array([3, 5, 0, 4], dtype=np.int64)
+        assert top.answer(Exact(counts, protection=protection)) == ("south", "east", "north")
+        assert [scores for _, scores in offered] == [[3, 5, 0, 4], [3, 0, 4], [3, 0]]
+        one = ReportNoisyMax(epsilon=0.3, sensitivity=1, flavour=Flavour.GUMBEL, monotone=monotone)
+        assert {selection for selection, _ in offered} == {one}
+        assert [top.price(currency) for currency in Currency] == [3 * one.price(currency) for currency in Currency]
+        offered.clear()
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.0, True, None, 5])

@@ -11,6 +11,7 @@ import pyarrow as pa
 from dpcore.tables.histogram import LocalHistogram
 from dpcore.tables.ingest import Coding, Source, ingest, records
 from dpcore.tables.ingest.draws import Draws
+from dpcore.tables.sources.part import Part
 
 
 class RowDraws(Draws):
@@ -27,7 +28,7 @@ class RowDraws(Draws):
 
 
 @dataclass(frozen=True)
-class Piece:
+class Piece(Part):
     """A table in memory that is read in batches of a given size."""
 
     table: pa.Table
@@ -43,12 +44,6 @@ class Piece:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         yield from self.table.select(list(columns)).to_batches(max_chunksize=self.batch_rows)
-
-    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:
-        return b""
-
-    def split(self) -> "Sequence[Piece]":
-        return (self,)
 
 
 @dataclass(frozen=True)

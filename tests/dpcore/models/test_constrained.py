@@ -12,7 +12,7 @@ from dpcore.marginals.workload import Axes
 from dpcore.marginals.zeros import Zeros
 from dpcore.models import DenseModel, Evidence, FactoredModel, refine
 from dpcore.models.lifted import Grid, LiftedModel, key_of
-from dpcore.models.start import First
+from dpcore.models.refine import misfit
 from dpcore.models.trends import keep_trends
 
 SHAPE = (6, 7, 2, 5, 4)
@@ -147,25 +147,24 @@ def test_counts_that_are_excluded_decide_neither_about_trends_nor_about_a_start(
             if kind == "dense"
             else FactoredModel(resolutions, total=1.0, zeros=zeros)
         )
-        evidence = Evidence()
-        evidence.add(Measurement("one", (0,), cell=None, values=true.sum(axis=1).astype(np.int64), noise=5.0))
-        evidence.add(Measurement("two", (1,), cell=None, values=true.sum(axis=0).astype(np.int64), noise=5.0))
-        base = refine(model, evidence, {}, tries=5)
+        singles = [
+            Measurement("one", (0,), cell=None, values=true.sum(axis=1).astype(np.int64), noise=5.0),
+            Measurement("two", (1,), cell=None, values=true.sum(axis=0).astype(np.int64), noise=5.0),
+        ]
+        base = refine(model, Evidence.of(singles), {}, tries=5)
         noisy = np.where(ordered, true + noise, excluded).astype(np.int64)
         pair = Measurement("three", (0, 1), cell=None, values=noisy, noise=5.0)
-        if isinstance(model, FactoredModel):
-            model.make_room([(0, 1)])
+        model.make_room([(0, 1)])
         model.rescale(float(true.sum()))
-        with_pair = Evidence()
-        with_pair.add(pair)
-        error = First(model, base).error(with_pair)
+        with_pair = Evidence.of([*singles, pair])
+        error = misfit(model, base, with_pair)
         given = {**base, (0, 1): np.zeros((8, 8))}
         model.assign(given)
-        keep_trends(model, with_pair, given, resolutions=resolutions, orders={0: 8, 1: 8})
+        keep_trends(model, with_pair, given, orders={0: 8, 1: 8})
         return model.marginal((0, 1)), error
 
     noise = rng.normal(0, 5, (8, 8))
     (marginal, error), (other, other_error) = found(0), found(-70)
     assert error == other_error
-    assert error[1] == 36
+    assert error.cells == 8 + 8 + 36
     assert np.allclose(marginal, other)

@@ -8,6 +8,7 @@ import pytest
 
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
+from dpcore.marginals.zeros import IMPOSSIBLE
 from dpcore.models import dense as dense_module
 from dpcore.models import exchange as exchange_module
 from dpcore.models.dense import DenseModel
@@ -87,7 +88,7 @@ def test_rows_agree_on_the_versions_of_columns_that_are_in_a_clique() -> None:
 
 def test_nothing_impossible_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     model = dense()
-    model.multiply((0, 2), np.where(np.arange(6)[:, None] % 4 == np.arange(4), 0.0, 1.0))
+    model.assign({(0, 2): np.where(np.arange(6)[:, None] % 4 == np.arange(4), IMPOSSIBLE, 0.0)})
 
     def wrong(rows: list[np.ndarray]) -> int:
         return int((rows[0] % 4 == rows[2]).sum())

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
-from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.measurements import LEAST_NOISE, Measurement
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.models import DenseModel, Evidence, FactoredModel, Model, Weights, refine
-from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored import across, factors
 from dpcore.models.factored.scopes import Scopes, axes_in, inside
 from dpcore.models.factored.tree import JunctionTree
+from tests.contracts.model import ModelContract
 from tests.dpcore.models.factored_reference import axes_of, distribution, functions_of, marginal_of, resolutions
 
 EXACT = 1e-9
@@ -33,6 +33,11 @@ def zeros(of: Resolutions, sets: Iterable[Axes]) -> dict[Axes, Weights]:
 def normal(of: Resolutions, sets: Iterable[Axes], *, seed: int) -> dict[Axes, Weights]:
     rng = np.random.default_rng(seed)
     return {axes: np.asarray(rng.normal(size=of.shape_of(axes))) for axes in sets}
+
+
+class TestFactoredModel(ModelContract):
+    def new(self, shape: tuple[int, ...], *, total: float) -> FactoredModel:
+        return FactoredModel(Resolutions(shape), total=total)
 
 
 @settings(deadline=None, max_examples=150)

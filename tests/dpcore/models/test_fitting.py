@@ -5,7 +5,7 @@ import pytest
 
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.resolutions import Resolutions
-from dpcore.models.fitting import How, Transcript, fit_dense, fit_factored
+from dpcore.models.fitting import How, Transcript, fit
 
 SHAPE, NOISE = (4, 3, 5, 2), 20.0
 
@@ -26,16 +26,16 @@ def transcript(seed: int) -> Transcript:
 
 def test_a_model_that_is_used_again_is_fitted_as_a_fresh_one() -> None:
     resolutions = Resolutions(SHAPE)
-    dense, _ = fit_dense(SHAPE, transcript(2), orders={})
-    factored, _ = fit_factored(resolutions, transcript(2), orders={})
+    dense, _ = fit(SHAPE, transcript(2), orders={})
+    factored, _ = fit(resolutions, transcript(2), orders={})
     for seed in (3, 4):
-        expected, functions = fit_dense(SHAPE, transcript(seed), orders={})
-        again, own = fit_dense(SHAPE, transcript(seed), orders={}, model=dense)
+        expected, functions = fit(SHAPE, transcript(seed), orders={})
+        again, own = fit(SHAPE, transcript(seed), orders={}, model=dense)
         assert again is dense
         assert np.array_equal(again.marginal((0, 2)), expected.marginal((0, 2)))
         assert all(np.array_equal(own[axes], functions[axes]) for axes in functions)
-        fresh, _ = fit_factored(resolutions, transcript(seed), orders={})
-        shared, _ = fit_factored(resolutions, transcript(seed), orders={}, model=factored)
+        fresh, _ = fit(resolutions, transcript(seed), orders={})
+        shared, _ = fit(resolutions, transcript(seed), orders={}, model=factored)
         assert shared is factored
         assert np.allclose(shared.marginal((0, 2)), fresh.marginal((0, 2)), rtol=1e-9)
         assert not np.allclose(shared.marginal((0, 2)), dense.marginal((0, 2)), rtol=1e-9)  # they allow other numbers
@@ -43,17 +43,17 @@ def test_a_model_that_is_used_again_is_fitted_as_a_fresh_one() -> None:
 
 def test_a_fit_that_starts_from_another_continues_it() -> None:
     close = How(per_cell=1.0)
-    model, functions = fit_dense(SHAPE, transcript(2), orders={})
-    expected, _ = fit_dense(SHAPE, transcript(2), orders={}, how=close)
-    continued, _ = fit_dense(SHAPE, transcript(2), orders={}, how=How(per_cell=1.0, start=functions))
+    model, functions = fit(SHAPE, transcript(2), orders={})
+    expected, _ = fit(SHAPE, transcript(2), orders={}, how=close)
+    continued, _ = fit(SHAPE, transcript(2), orders={}, how=How(per_cell=1.0, start=functions))
     errors = [_error(each, transcript(2)) for each in (model, continued, expected)]
     assert errors[0] > errors[1] == pytest.approx(errors[2], rel=0.1)
 
 
 def test_with_no_tries_a_fit_stays_where_it_starts() -> None:
-    model, functions = fit_dense(SHAPE, transcript(2), orders={})
+    model, functions = fit(SHAPE, transcript(2), orders={})
     expected = model.marginal((0, 1))
-    stays, _ = fit_dense(SHAPE, transcript(2), orders={}, how=How(tries=0, start=functions))
+    stays, _ = fit(SHAPE, transcript(2), orders={}, how=How(tries=0, start=functions))
     assert np.allclose(stays.marginal((0, 1)), expected)
 
 

@@ -89,7 +89,7 @@ def search_at(evidence: Evidence, functions: Functions, *, tries: int = PLENTY) 
 
 def explicit(start: _Point, search: _Search, rate: float) -> np.ndarray:
     """Return where a step leads that does not look where it ends."""
-    return start.logarithms + rate * (search._measured - start.expected) / search.variance
+    return start.logarithms + rate * (search.measured - start.expected) / search.variance
 
 
 def test_it_leads_to_exact_marginals() -> None:
@@ -154,9 +154,7 @@ def test_a_step_is_that_of_multiplicative_weights_with_what_is_expected_after_it
         return float((slope**2 / (point.expected + pull)).sum() ** 0.5)
 
     at_first = misses(start, explicit(start, search, rate))
-    assert (
-        misses(end, start.logarithms + rate * (search._measured - end.expected) / search.variance) <= CLOSE * at_first
-    )
+    assert misses(end, start.logarithms + rate * (search.measured - end.expected) / search.variance) <= CLOSE * at_first
     if rate >= 0.1:  # and no other step will do, such as the explicit one
         assert misses(end, explicit(start, search, rate)) > 0.2 * at_first
 

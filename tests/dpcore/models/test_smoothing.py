@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from dpcore.marginals.measurements import Measurement
 from dpcore.models import Evidence
-from dpcore.models.fitting import How, Transcript, fit_dense
+from dpcore.models.fitting import How, Transcript, fit
 from dpcore.models.smoothing import smoothed
 
 CELLS, NOISE = 64, 40.0
@@ -106,7 +106,7 @@ def test_a_pilot_keeps_what_smoothing_drops() -> None:
     transcript = Transcript((column("one-way/01-age", noisy(heaped, seed=5)),), ())
     extra = {}
     for smooth in (True, False):
-        model, _ = fit_dense((CELLS,), transcript, orders={0: CELLS}, how=How(per_cell=2.0, smooth=smooth))
+        model, _ = fit((CELLS,), transcript, orders={0: CELLS}, how=How(per_cell=2.0, smooth=smooth))
         counts = model.marginal((0,))
         extra[smooth] = float(counts[::5].mean() - np.delete(counts, np.s_[::5]).mean())
     assert extra[False] > 0.75 * NOISE

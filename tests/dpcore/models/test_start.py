@@ -13,7 +13,7 @@ from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Workload
 from dpcore.models import DenseModel, FactoredModel
 from dpcore.models.start import PublicRows, dense_start, factored_start
-from dpcore.release.started import START, read_start
+from dpcore.release.measured import START, read_start
 from dpcore.strategies import Adaptive, Column, Mwem, Strategy
 
 SIZES = (4, 5, 3, 2)
@@ -39,7 +39,8 @@ def public(rows: int, *, seed: int, turned: bool = False) -> PublicRows:
 
 
 def mwem(*, kind: type[Mwem] = Mwem) -> Mwem:
-    return kind(["a", "b", "c", "d"], SIZES, PAIRS, rounds=None, pure=False)
+    columns = [Column(name, size, ordered=False) for name, size in zip("abcd", SIZES, strict=True)]
+    return kind(columns, PAIRS, rounds=None, pure=False)
 
 
 def adaptive() -> Adaptive:

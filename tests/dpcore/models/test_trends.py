@@ -63,7 +63,7 @@ def test_a_trend_that_a_fit_has_weakened_is_kept_and_so_are_the_columns(kind: ty
     functions = fitted(model, evidence, sets)
     before = {axes: model.marginal(axes) for axes in sets}
     assert abs(trend(before[0, 1])) < 0.6 * abs(trend(counts))  # the fit alone
-    kept = keep_trends(model, evidence, functions, resolutions=of, orders=ORDERS)
+    kept = keep_trends(model, evidence, functions, orders=ORDERS)
     assert trend(model.marginal((0, 1))) == pytest.approx(trend(counts), rel=0.1)
     for axes in sets[:2]:
         assert np.abs(model.marginal(axes) - before[axes]).sum() < 0.005 * ROWS
@@ -77,7 +77,7 @@ def test_a_trend_within_its_noise_is_left_alone() -> None:
     counts, sets = correlated(0.0), [(0,), (1,), (0, 1)]
     evidence, model = measured(counts, sets, seed=2), DenseModel(counts.shape, total=1.0)
     functions = fitted(model, evidence, sets)
-    kept = keep_trends(model, evidence, functions, resolutions=Resolutions(counts.shape), orders=ORDERS)
+    kept = keep_trends(model, evidence, functions, orders=ORDERS)
     assert {axes: function.tolist() for axes, function in kept.items()} == {
         axes: function.tolist() for axes, function in functions.items()
     }
@@ -87,7 +87,7 @@ def test_columns_without_an_order_have_no_trend() -> None:
     counts, sets = correlated(0.5), [(0,), (1,), (0, 1)]
     evidence, model = measured(counts, sets, seed=1), DenseModel(counts.shape, total=1.0)
     functions = fitted(model, evidence, sets)
-    kept = keep_trends(model, evidence, functions, resolutions=Resolutions(counts.shape), orders={0: INNER})
+    kept = keep_trends(model, evidence, functions, orders={0: INNER})
     assert all(kept[axes] is functions[axes] for axes in functions)
 
 
@@ -98,7 +98,7 @@ def test_a_pair_within_a_larger_marginal_has_its_trend_too() -> None:
     evidence, model = measured(counts, sets, seed=3), DenseModel(counts.shape, total=1.0)
     functions = fitted(model, evidence, sets)
     before = trend(model.marginal((0, 1)))
-    keep_trends(model, evidence, functions, resolutions=Resolutions(counts.shape), orders=ORDERS)
+    keep_trends(model, evidence, functions, orders=ORDERS)
     assert before < 0.4 * trend(pair)
     assert trend(model.marginal((0, 1))) == pytest.approx(trend(pair), rel=0.2)
 
@@ -114,5 +114,5 @@ def test_of_two_measurements_of_a_pair_the_one_with_less_noise_counts() -> None:
     evidence.add(Measurement("step", (1, coarse), cell=None, values=values, noise=NOISE))
     model = FactoredModel(of, total=1.0)
     functions = fitted(model, evidence, [(0,), (1,), (0, 1), (1, coarse)])
-    keep_trends(model, evidence, functions, resolutions=of, orders=ORDERS)
+    keep_trends(model, evidence, functions, orders=ORDERS)
     assert trend(model.marginal((0, 1))) == pytest.approx(trend(counts), rel=0.1)

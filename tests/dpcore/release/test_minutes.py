@@ -13,12 +13,14 @@ import pytest
 from dpcore import Session, synthesize
 from dpcore.ledger import open_ledger
 from dpcore.ledger.writing import WritingTransaction
-from dpcore.release import dataset_folder, publishing
+from dpcore.release import dataset_folder, publishing, targets
 from dpcore.release.ledger_export import export
 from dpcore.release.listing import listed_in
 from dpcore.release.withdrawal import withdraw
 from dpcore.steward.verify import verify_ledger
-from tests.conftest import Workspace
+from tests.dpcore.release.conftest import Site
+
+pytestmark = pytest.mark.usefixtures("rough_models")
 
 WRITTEN = re.compile(rb"\d{4}-?\d\d-?\d\d[T ]\d\d:?\d\d:?(\d\d(?:[.,]\d+)?)")
 """A time of day with its seconds, with or without punctuation."""
@@ -27,24 +29,23 @@ UNITS = (1, 10**3, 10**6, 10**9)
 FINE = "2026-11-18T07:20:24.500000+00:00"
 
 
-def publish(workspace: Workspace) -> list[Path]:
+def publish() -> list[Path]:
     """Publish a release, and export the ledger. Return the folders."""
-    workspace.open_account(epsilon=100)
     synthesize("spec.yaml", run_id="first")
     with open_ledger() as ledger:
         export(ledger, Path("exported"), account=None, sizes=(1, 2))
     return [Path("releases"), Path("exported")]
 
 
-def publish_more(workspace: Workspace) -> list[Path]:
+def publish_more() -> list[Path]:
     """Publish releases of a run and of a session, withdraw one, and export the ledger. Return the folders."""
-    folders = publish(workspace)
+    synthesize("spec.yaml", run_id="withdrawn")
     with Session.open("spec.yaml", session="s") as session:
         session.release()
     with open_ledger() as ledger:
-        withdraw(ledger, "first", Path("releases/visits", str(ledger.run("first").release)), reason="wrong codes")
-        export(ledger, Path("exported"), account=None, sizes=(1, 2))
-    return folders
+        release = Path("releases/visits", str(ledger.run("withdrawn").release))
+        withdraw(ledger, "withdrawn", release, reason="wrong codes")
+    return publish()
 
 
 def contents(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -85,16 +86,17 @@ def finer_than_a_minute(folders: list[Path], *, since: float) -> set[str]:
     return found
 
 
-def test_nothing_that_is_published_states_a_time_finer_than_a_minute(workspace: Workspace) -> None:
+@pytest.mark.usefixtures("paid")
+def test_nothing_that_is_published_states_a_time_finer_than_a_minute() -> None:
     before = time.time()
-    folders = publish_more(workspace)
+    folders = publish_more()
     assert sum(1 for folder in folders for _ in folder.rglob("*.parquet")) >= 6
     assert finer_than_a_minute(folders, since=before - 60) == set()
     verify_ledger()
 
 
 def in_manifests(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(publishing, "whole_minute", lambda _: FINE)
+    patch.setattr(targets, "whole_minute", lambda _: FINE)
 
 
 def in_names(patch: pytest.MonkeyPatch) -> None:
@@ -121,27 +123,20 @@ def as_a_number(patch: pytest.MonkeyPatch) -> None:
     ("plant", "where"),
     [(in_manifests, "manifest.json"), (in_names, "a name"), (in_events, "history.parquet"), (as_a_number, "card.html")],
 )
+@pytest.mark.usefixtures("paid")
 def test_a_planted_second_is_found(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None], where: str
+    monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None], where: str
 ) -> None:
     plant(monkeypatch)
     before = time.time()
-    assert any(where in each for each in finer_than_a_minute(publish(workspace), since=before - 60))
+    assert any(where in each for each in finer_than_a_minute(publish(), since=before - 60))
 
 
-def test_releases_of_one_minute_are_in_the_order_of_the_ledger(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace.open_account(epsilon=100)
+def test_releases_of_one_minute_are_in_the_order_of_the_ledger(paid: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WritingTransaction, "now", datetime(2026, 3, 1, 12, tzinfo=UTC))
-    runs = [f"run-{number}" for number in range(4)]
-    for run in runs:
-        synthesize("spec.yaml", run_id=run)
-    folder = Path("releases/visits")
-    with open_ledger() as ledger:
-        names = [str(ledger.run(run).release) for run in runs]
+    names = [paid.make(f"run-{number}").name for number in range(3)]
     assert names != sorted(names)  # the hashes of these runs happen to be in another order
     assert {name.partition("-")[0] for name in names} == {"20260301T1200Z"}
-    assert [each.name for each in listed_in(folder)] == names
-    assert [each.name for each in listed_in(folder) if each.newest] == names[-1:]
+    assert [each.name for each in listed_in(paid.releases)] == names
+    assert [each.name for each in listed_in(paid.releases) if each.newest] == names[-1:]
     verify_ledger()

@@ -59,8 +59,8 @@ def test_numbers_of_persons_that_are_mostly_noise_are_warned_about() -> None:
 def test_a_manifest_tells_how_to_divide_rows_again() -> None:
     of = persons(100, 50, 30)
     made, _ = written(of, cells=5)
-    assert Persons.told({"persons": made.to_json()}, seed=1) == of
-    assert Persons.told({}, seed=1) is None
+    assert Persons.read({"persons": made.to_json()}, seed=1) == of
+    assert Persons.read({}, seed=1) is None
 
 
 def test_persons_with_one_row_have_no_measurement_in_the_manifest() -> None:
@@ -68,5 +68,5 @@ def test_persons_with_one_row_have_no_measurement_in_the_manifest() -> None:
     made, table = written(of, cells=5)
     assert made.number == table.num_rows == 2000
     assert made.to_json()["measured"] is None
-    assert Persons.told({"persons": made.to_json()}, seed=1) == of
+    assert Persons.read({"persons": made.to_json()}, seed=1) == of
     assert list(made.warnings()) == []

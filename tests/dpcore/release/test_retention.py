@@ -1,20 +1,19 @@
 """Retention: the newest releases keep their data, older ones their manifest and the reason."""
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 
-from dpcore import open_release, synthesize
+from dpcore import open_release
 from dpcore.errors import OutputError, SpecError, UsageError
 from dpcore.ledger import EventKind, open_ledger
-from dpcore.release import retention, withdrawal
-from dpcore.release.retention import retain
-from dpcore.release.withdrawal import WITHDRAWN
+from dpcore.release import withdrawal
+from dpcore.release.withdrawal import WITHDRAWN, retain
 from dpcore.spec import load_spec
 from dpcore.steward.verify import verify_ledger
-from tests.conftest import Workspace, visits
+from tests.conftest import Workspace
+from tests.dpcore.release.conftest import Site
 
 pytestmark = pytest.mark.usefixtures("rough_models")
 
@@ -22,62 +21,51 @@ KEPT = ("rounds: 4}", "rounds: 1}\noutput: {keep: 2}")
 
 
 @pytest.fixture
-def paid(workspace: Workspace) -> Workspace:
-    visits(300, seed=1).to_csv(workspace.folder / "visits.csv", index=False)
-    workspace.write_spec(KEPT)
-    workspace.open_account(epsilon=100)
-    return workspace
-
-
-def release(space: Workspace, run: str) -> Path:
-    return Path(synthesize(space.spec, run_id=run).release)
+def keeping(site: Site) -> Site:
+    """The site with runs `first` and `second`, which are kept from now on until there are newer ones."""
+    Workspace(site.folder, site.spec).write_spec(KEPT)
+    return site
 
 
 def with_data(folder: Path) -> set[str]:
     return {path.parent.name for path in folder.glob("*/data")}
 
 
-def removals() -> list[str]:
-    with open_ledger() as ledger:
-        return [str(event.run) for event in ledger.history("visits") if event.kind is EventKind.REMOVED]
+def removals(site: Site) -> list[str]:
+    return [str(event.run) for event in site.events if event.kind is EventKind.REMOVED]
 
 
-def test_the_newest_are_kept(paid: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = release(paid, "a"), release(paid, "b")
-    assert removals() == []
-    third, fourth = release(paid, "c"), release(paid, "d")
-    folder = first.parent
-    assert with_data(folder) == {third.name, fourth.name}
-    assert removals() == ["a", "b"]
+def test_the_newest_are_kept(keeping: Site) -> None:
+    first, second = keeping.release("first"), keeping.release("second")
+    third, fourth = keeping.make("third"), keeping.make("fourth")
+    assert with_data(keeping.releases) == {third.name, fourth.name}
+    assert removals(keeping) == ["first", "second"]
     assert {path.name for path in first.iterdir()} == {"manifest.json", WITHDRAWN}
-    assert json.loads((folder / "latest.json").read_text(encoding="utf-8"))["release"] == fourth.name
+    assert keeping.newest == fourth.name
     with pytest.raises(
         UsageError, match=f"the data of release {second.name} was removed on .*: retention: the newest 2 are kept"
     ):
         open_release(second)
-    verified = verify_ledger(complete=[folder])
+    verified = verify_ledger(complete=[keeping.releases])
     assert (verified.withdrawn, verified.manifests) == (2, 4)
     with open_ledger() as ledger:  # a steward may still withdraw it, with a reason of their own
-        withdrawal.withdraw(ledger, "a", first, reason="wrong codes")
+        withdrawal.withdraw(ledger, "first", first, reason="wrong codes")
     assert "wrong codes" in (first / WITHDRAWN).read_text(encoding="utf-8")
     verify_ledger()
 
 
-def test_a_withdrawn_release_does_not_count(paid: Workspace) -> None:
-    first, second = release(paid, "a"), release(paid, "b")
+def test_a_withdrawn_release_does_not_count(keeping: Site) -> None:
     with open_ledger() as ledger:
-        withdrawal.withdraw(ledger, "b", second, reason="wrong codes")
-    third = release(paid, "c")
-    assert removals() == []
-    open_release(first)
-    assert json.loads((first.parent / "latest.json").read_text(encoding="utf-8"))["release"] == third.name
+        withdrawal.withdraw(ledger, "second", keeping.release("second"), reason="wrong codes")
+    third = keeping.make("third")
+    assert removals(keeping) == []
+    open_release(keeping.release("first"))
+    assert keeping.newest == third.name
     verify_ledger()
 
 
-def test_two_runs_that_end_at_once_remove_the_same(paid: Workspace) -> None:
-    paid.write_spec(("rounds: 4", "rounds: 1"))
-    names = [release(paid, run).name for run in "abcd"]
-    folder = paid.folder / "releases" / "visits"
+def test_two_runs_that_end_at_once_remove_the_same(site: Site) -> None:
+    third, folder = site.make("third"), site.releases
     gate, opener = os.pipe()
     children = []
     for _ in range(2):
@@ -88,7 +76,7 @@ def test_two_runs_that_end_at_once_remove_the_same(paid: Workspace) -> None:
                 os.close(opener)
                 with open_ledger() as ledger:
                     os.read(gate, 1)  # until the parent opens the gate for both
-                    retain(ledger, "visits", folder, keep=2)
+                    retain(ledger, "visits", folder, keep=1)
                 code = 0
             finally:
                 os._exit(code)
@@ -96,26 +84,24 @@ def test_two_runs_that_end_at_once_remove_the_same(paid: Workspace) -> None:
     os.close(opener)
     os.close(gate)
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
-    assert with_data(folder) == set(names[2:])
-    assert removals() == ["a", "b"]
+    assert with_data(folder) == {third.name}
+    assert removals(site) == ["first", "second"]
     assert not list(folder.rglob(".*"))
     verify_ledger()
 
 
-def test_an_interrupted_removal_is_finished_by_the_next_run(paid: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = release(paid, "a"), release(paid, "b")
-
+def test_an_interrupted_removal_is_finished_by_the_next_run(keeping: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object, **__: object) -> None:
         raise OutputError("the disk is full; free some space")
 
+    before = with_data(keeping.releases)
     with monkeypatch.context() as patch:
         patch.setattr(withdrawal, "remove_data", fails)
-        patch.setattr(retention, "remove_data", fails)
-        third = release(paid, "c")  # the publication itself is not affected
-    assert with_data(first.parent) == {first.name, second.name, third.name}
-    assert removals() == ["a"]
-    fourth = release(paid, "d")
-    assert with_data(first.parent) == {third.name, fourth.name}
+        third = keeping.make("third")  # the publication itself is not affected
+    assert with_data(keeping.releases) == before | {third.name}
+    assert removals(keeping) == ["first"]
+    fourth = keeping.make("fourth")
+    assert with_data(keeping.releases) == {third.name, fourth.name}
     verify_ledger()
 
 

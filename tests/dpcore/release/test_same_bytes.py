@@ -19,7 +19,7 @@ run.check_rows()
 run.ingest()
 run.histogram()
 run.begin()
-run.update(1, run.measure(1, run.select(1)))
+run.rounds.update(1, run.rounds.measure(1, run.rounds.select(1)))
 run.sample()
 run.publish()
 """

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from dpcore.errors import OutputError, UsageError
 from dpcore.release.signing import KEY_VARIABLE, is_signature, new_key, read_public_key, signing_key
-from tests.dpcore.cli.ledgers import dpflow
+from tests.dpcore.release.conftest import Said
 
 
 @pytest.fixture(autouse=True)
@@ -19,10 +19,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pair_of_keys_signs_and_verifies_and_the_private_one_is_its_owners(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
-    assert dpflow("keys", "new", "steward") == 0
-    assert f"export {KEY_VARIABLE}=" in capsys.readouterr().out
+    assert f"export {KEY_VARIABLE}=" in said("keys", "new", "steward")
     assert Path("steward.key").stat().st_mode & 0o777 == 0o600
     assert signing_key() is None
     monkeypatch.setenv(KEY_VARIABLE, "steward.key")

@@ -13,203 +13,151 @@ import duckdb
 import pandas as pd
 import pytest
 
-from dpcore import answer, open_release, sample, synthesize
+from dpcore import answer, open_release, sample
 from dpcore.errors import DpflowError, LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import EventKind, open_ledger
 from dpcore.release import withdrawal
 from dpcore.release.dataset_folder import encoded_pointer
+from dpcore.release.problems import verify_release
 from dpcore.release.withdrawal import SIGN, WITHDRAWN, withdraw
 from dpcore.steward.verify import verify_ledger
-from tests.conftest import Workspace, visits
-from tests.dpcore.cli.ledgers import dpflow
+from tests.dpcore.release.conftest import Said, Site, put_back
 
 pytestmark = pytest.mark.usefixtures("rough_models")
 
-VARIABLES = ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY")
 REASON = "wrong diagnosis codes"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
-    """A folder with a ledger and two releases, and a copy of it."""
-    folder = tmp_path_factory.mktemp("made")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for name in VARIABLES:
-            patch.delenv(name, raising=False)
-        (folder / ".dpflow").mkdir(mode=0o700)
-        visits(500, seed=1).to_csv("visits.csv", index=False)
-        space = Workspace(folder, folder / "spec.yaml")
-        space.write_spec(("rounds: 4", "rounds: 1"))
-        space.open_account()
-        synthesize(space.spec, run_id="first")
-        synthesize(space.spec, run_id="second")
-    kept = shutil.copytree(folder, tmp_path_factory.mktemp("kept") / "made")
-    return folder, folder / "releases" / "visits", kept
-
-
-def put_back(folder: Path, kept: Path) -> None:
-    for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    shutil.copytree(kept, folder, dirs_exist_ok=True)
+LEFT = {"manifest.json", WITHDRAWN, f"data/{SIGN}"}
 
 
 @pytest.fixture
-def releases(made: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of the two releases, put back after the test."""
-    folder, found, kept = made
-    monkeypatch.chdir(folder)
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    yield found
-    put_back(folder, kept)
+def first(site: Site) -> Path:
+    return site.release("first")
 
 
-def named(releases: Path, run: str) -> Path:
-    with open_ledger() as ledger:
-        return releases / str(ledger.run(run).release)
-
-
-def newest(releases: Path) -> str:
-    return str(json.loads((releases / "latest.json").read_text(encoding="utf-8"))["release"])
+@pytest.fixture
+def second(site: Site) -> Path:
+    return site.release("second")
 
 
 def files(release: Path) -> set[str]:
     return {str(path.relative_to(release)) for path in release.rglob("*") if path.is_file()}
 
 
-def events() -> list[Any]:
+def withdrawals(site: Site) -> list[Any]:
+    return [event for event in site.events if event.kind is EventKind.WITHDRAWN]
+
+
+def take_back(release: Path, *, reason: str = REASON) -> None:
     with open_ledger() as ledger:
-        return [event for event in ledger.history("visits") if event.kind in {EventKind.WITHDRAWN, EventKind.REMOVED}]
-
-
-def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int) -> str:
-    assert dpflow(*arguments) == code
-    found = capsys.readouterr()
-    return found.err if code else found.out
+        withdraw(ledger, "second", release, reason=reason)
 
 
 def test_the_data_is_gone_and_the_newest_of_the_others_is_the_latest(
-    releases: Path, capsys: pytest.CaptureFixture[str]
+    site: Site, first: Path, second: Path, said: Said
 ) -> None:
-    first, second = named(releases, "first"), named(releases, "second")
-    assert said(capsys, "latest", "visits", code=0) == f"releases/visits/{second.name}\n"
+    assert said("latest", "visits") == f"releases/visits/{second.name}\n"
     with open_ledger() as ledger:
         before = ledger.balance("visits")
-    text = said(capsys, "withdraw", second, "--reason", REASON, code=0)
+    text = said("withdraw", second, "--reason", REASON)
     assert f"release {second.name} was withdrawn on 20" in text
     assert text.count(REASON) == 1
     assert "no budget was refunded" in text
-    assert files(second) == {"manifest.json", WITHDRAWN, f"data/{SIGN}"}
-    assert newest(releases) == first.name
-    assert said(capsys, "latest", releases, code=0) == f"{first}\n"
+    assert files(second) == LEFT
+    assert said("latest", site.releases) == f"{first}\n"
     with open_ledger() as ledger:
         assert ledger.balance("visits") == before
-    (event,) = events()
+    (event,) = withdrawals(site)
     assert (event.run, event.details) == ("second", {"release": second.name, "reason": REASON})
-    verified = verify_ledger(complete=[releases])
+    verified = verify_ledger(complete=[site.releases])
     assert (verified.withdrawn, verified.manifests) == (1, 2)
-    assert "withdrawn" in said(capsys, "ledger", "verify", code=0)
+    written = {path: path.read_bytes() for path in site.releases.rglob("*") if path.is_file()}
+    text = said("withdraw", second.name, "--reason", "another")
+    assert f": {REASON}\n" in text
+    assert "it was withdrawn before, so that reason stays" in text
+    assert {path: path.read_bytes() for path in site.releases.rglob("*") if path.is_file()} == written
+    assert len(withdrawals(site)) == 1
 
 
-def test_every_reader_of_a_withdrawn_release_is_told(releases: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = named(releases, "first"), named(releases, "second")
+def test_every_reader_of_a_withdrawn_release_is_told(site: Site, first: Path, second: Path, said: Said) -> None:
     for each in (second, first):
-        said(capsys, "withdraw", each, "--reason", REASON, code=0)
-    for place in (releases, first, second):
+        said("withdraw", each, "--reason", REASON)
+    for place in (site.releases, first, second):
         for read in (
             open_release,
             lambda place: answer(place, "select count(*) from release"),
             lambda place: sample(place, rows=1),
+            lambda place: verify_release(second),
         ):
             with pytest.raises(
                 UsageError, match=f"was withdrawn on .*: {REASON}; list the others with: dpflow releases"
             ):
                 read(place)
-    assert "was withdrawn on 20" in said(capsys, "latest", releases, code=2)
-    assert REASON in said(capsys, "answer", releases, "select count(*) from release", code=2)
-    pointed = json.loads((releases / "latest.json").read_text(encoding="utf-8"))
-    assert pointed["release"] == second.name
+    assert "was withdrawn on 20" in said("latest", site.releases, code=2)
+    assert REASON in said("answer", site.releases, "select count(*) from release", code=2)
+    assert site.newest == second.name
     with pytest.raises(Exception, match=SIGN):
-        pd.read_parquet(releases / pointed["data"])
+        pd.read_parquet(second / "data")
     with pytest.raises(duckdb.Error, match=SIGN):
-        duckdb.read_parquet(f"{releases / pointed['data']}/*.parquet").fetchall()
-    assert REASON in (releases / pointed["data"] / SIGN).read_text(encoding="utf-8")
-    listing = json.loads(said(capsys, "releases", "visits", "--json", code=0))["releases"]
+        duckdb.read_parquet(f"{second}/data/*.parquet").fetchall()
+    assert REASON in (second / "data" / SIGN).read_text(encoding="utf-8")
+    listing = json.loads(said("releases", "visits", "--json"))["releases"]
     assert [each["withdrawn"]["reason"] for each in listing] == [REASON, REASON]
     assert {each["newest"] for each in listing} == {False}
     assert verify_ledger().withdrawn == 2
 
 
-def test_withdrawing_again_changes_nothing(releases: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    second = named(releases, "second")
-    said(capsys, "withdraw", second, "--reason", REASON, code=0)
-    before = {path: path.read_bytes() for path in releases.rglob("*") if path.is_file()}
-    text = said(capsys, "withdraw", second.name, "--reason", "another", code=0)
-    assert f": {REASON}\n" in text
-    assert "it was withdrawn before, so that reason stays" in text
-    assert {path: path.read_bytes() for path in releases.rglob("*") if path.is_file()} == before
-    assert len(events()) == 1
-
-
-def test_a_withdrawn_release_is_never_written_again(releases: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    second = named(releases, "second")
-    said(capsys, "withdraw", second, "--reason", REASON, code=0)
+def test_a_withdrawn_release_is_never_written_again(site: Site, second: Path) -> None:
+    take_back(second)
     with pytest.raises(UsageError, match=f"{REASON}; it cannot be written again, so start a new run"):
-        synthesize("spec.yaml", run_id="second", resume=True)
-    third = Path(synthesize("spec.yaml", run_id="third").release)
-    assert newest(releases) == third.name
-    assert json.loads((third / "manifest.json").read_text(encoding="utf-8"))["version"]["before"] == second.name
+        site.make("second", resume=True)
+    third = site.make("third")
+    assert site.newest == third.name
+    assert json.loads((third / "manifest.json").read_bytes())["version"]["before"] == second.name
     verify_ledger()
 
 
-def test_a_release_whose_folder_is_gone_is_withdrawn_by_name(
-    releases: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    second = named(releases, "second")
+def test_a_release_whose_folder_is_gone_is_withdrawn_by_name(site: Site, second: Path, said: Said) -> None:
     shutil.rmtree(second)
-    assert "its folder is not there" in said(capsys, "withdraw", second.name, "--reason", REASON, code=0)
-    assert len(events()) == 1
+    assert "its folder is not there" in said("withdraw", second.name, "--reason", REASON)
+    assert len(withdrawals(site)) == 1
     verify_ledger()
 
 
-def test_what_is_no_release_of_this_ledger_is_refused(releases: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    second = named(releases, "second")
+def test_what_is_no_release_of_this_ledger_is_refused(site: Site, second: Path, said: Said) -> None:
     assert "is the folder of a dataset; name one of its releases" in said(
-        capsys, "withdraw", releases, "--reason", REASON, code=2
+        "withdraw", site.releases, "--reason", REASON, code=2
     )
-    assert "there is no release at nothing" in said(capsys, "withdraw", "nothing", "--reason", REASON, code=2)
-    assert "a reason must be printable text" in said(capsys, "withdraw", second, "--reason", " ", code=2)
+    assert "there is no release at nothing" in said("withdraw", "nothing", "--reason", REASON, code=2)
+    assert "a reason must be printable text" in said("withdraw", second, "--reason", " ", code=2)
     manifest = second / "manifest.json"
     content = json.loads(manifest.read_text(encoding="utf-8"))
     manifest.write_text(json.dumps(content), encoding="utf-8")
-    assert "was changed; see: dpflow ledger verify" in said(capsys, "withdraw", second, "--reason", REASON, code=2)
+    assert "was changed; see: dpflow ledger verify" in said("withdraw", second, "--reason", REASON, code=2)
     content["privacy"]["ledger"] = "f" * 64
     manifest.write_text(json.dumps(content), encoding="utf-8")
-    assert "belongs to ledger ffffffffffff" in said(capsys, "withdraw", second, "--reason", REASON, code=2)
-    assert not events()
+    assert "belongs to ledger ffffffffffff" in said("withdraw", second, "--reason", REASON, code=2)
+    assert not withdrawals(site)
     with open_ledger() as ledger, pytest.raises(UsageError, match="run 'none'"):
         ledger.withdraw("none", reason=REASON)
 
 
 def test_files_that_cannot_be_removed_are_named_and_the_rest_is_finished_later(
-    releases: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    second: Path, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
-    second = named(releases, "second")
-
     def failing(_path: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
         patch.setattr(withdrawal, "_remove", failing)
-        text = said(capsys, "withdraw", second, "--reason", REASON, code=1)
+        text = said("withdraw", second, "--reason", REASON, code=1)
         assert "cannot be removed (Permission denied); make the folder writable, and run the same command again" in text
-    said(capsys, "withdraw", second, "--reason", REASON, code=0)
+    said("withdraw", second, "--reason", REASON)
     verify_ledger()
 
 
-def test_a_folder_that_was_replaced_meanwhile_is_left_alone(releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = named(releases, "first"), named(releases, "second")
+def test_a_folder_that_was_replaced_meanwhile_is_left_alone(
+    first: Path, second: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moved, kept = second.with_name("moved"), files(first)
     locked = withdrawal._locked
 
@@ -220,59 +168,62 @@ def test_a_folder_that_was_replaced_meanwhile_is_left_alone(releases: Path, monk
             shutil.copytree(first, second)
             yield
 
-    with monkeypatch.context() as patch, open_ledger() as ledger:
+    with monkeypatch.context() as patch:
         patch.setattr(withdrawal, "_locked", replaced)
         with pytest.raises(OutputError, match="holds something else, so nothing was removed"):
-            withdraw(ledger, "second", second, reason=REASON)
+            take_back(second)
     assert files(second) == kept
     shutil.rmtree(second)
     moved.rename(second)
-    with open_ledger() as ledger:
-        withdraw(ledger, "second", second, reason="repeated")
-    assert files(second) == {"manifest.json", WITHDRAWN, f"data/{SIGN}"}
+    take_back(second, reason="repeated")
+    assert files(second) == LEFT
     verify_ledger()
 
 
-PLANTED = {
-    "withdrawn without a record": ("first", "withdrawn.json says that it was withdrawn, but the ledger has no record"),
+def pretend(first: Path, second: Path) -> None:
+    """Let a release look withdrawn that is not."""
+    shutil.rmtree(first / "data")
+    shutil.copy(second / WITHDRAWN, first)
+
+
+def rewrite(notice: Path) -> None:
+    notice.write_text(notice.read_text(encoding="utf-8").replace(REASON, "no reason"), encoding="utf-8")
+
+
+PLANTED: dict[str, tuple[Callable[[Path, Path], object], str]] = {
+    "no record": (pretend, "withdrawn.json says that it was withdrawn, but the ledger has no record"),
     "another reason": (
-        "second",
+        lambda first, second: rewrite(second / WITHDRAWN),
         "withdrawn.json is not what was published, but the release was withdrawn; finish it with: dpflow withdraw",
     ),
-    "data is back": ("second", "card.html is still there, but the release was withdrawn; finish it with"),
-    "sign is gone": ("second", f"data/{SIGN} is missing, but the release was withdrawn"),
-    "other data": ("second", "data/part-00007.parquet is still there, but the release was withdrawn"),
-    "latest": ("second", "latest.json points to .*, which was withdrawn"),
+    "data is back": (
+        lambda first, second: (second / "card.html").write_bytes(b"here I am"),
+        "card.html is still there, but the release was withdrawn; finish it with",
+    ),
+    "sign is gone": (
+        lambda first, second: shutil.rmtree(second / "data"),
+        f"data/{SIGN} is missing, but the release was withdrawn",
+    ),
+    "other data": (
+        lambda first, second: (second / "data" / "part-00007.parquet").write_bytes(b"PAR1"),
+        "data/part-00007.parquet is still there, but the release was withdrawn",
+    ),
+    "latest": (
+        lambda first, second: (second.parent / "latest.json").write_bytes(encoded_pointer(second.name)),
+        "latest.json points to .*, which was withdrawn",
+    ),
 }
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-def test_verify_notices(releases: Path, planted: str) -> None:
-    run, problem = PLANTED[planted]
-    release = named(releases, run)
-    with open_ledger() as ledger:
-        withdraw(ledger, "second", named(releases, "second"), reason=REASON)
-    verify_ledger()
-    match planted:
-        case "withdrawn without a record":
-            shutil.rmtree(release / "data")
-            shutil.copy(named(releases, "second") / WITHDRAWN, release)
-        case "another reason":
-            notice = release / WITHDRAWN
-            notice.write_text(notice.read_text(encoding="utf-8").replace(REASON, "no reason"), encoding="utf-8")
-        case "data is back":
-            (release / "card.html").write_text("here I am", encoding="utf-8")
-        case "sign is gone":
-            shutil.rmtree(release / "data")
-        case "other data":
-            (release / "data" / "part-00007.parquet").write_bytes(b"PAR1")
-        case "latest":
-            (releases / "latest.json").write_bytes(encoded_pointer(release.name))
+def test_verify_notices(first: Path, second: Path, planted: str) -> None:
+    plant, problem = PLANTED[planted]
+    take_back(second)
+    plant(first, second)
     with pytest.raises(LedgerDamaged, match=problem):
         verify_ledger()
-    if planted != "withdrawn without a record":
-        with open_ledger() as ledger:
-            withdraw(ledger, "second", release, reason="repeated")
+    if planted != "no record":
+        take_back(second, reason="repeated")
         verify_ledger()
 
 
@@ -296,8 +247,7 @@ def killed_at(number: int, release: Path) -> bool:
         code = 1
         try:
             sys.addaudithook(count)
-            with open_ledger() as ledger:
-                withdraw(ledger, "second", release, reason=REASON)
+            take_back(release)
             code = 0
         finally:
             os._exit(code)
@@ -314,33 +264,31 @@ def told(action: Callable[[], object]) -> str:
         return str(error)
 
 
-def test_killed_at_any_change_it_is_finished_by_the_next_call(made: tuple[Path, Path, Path], releases: Path) -> None:
-    folder, _, kept = made
-    second, first = named(releases, "second"), named(releases, "first")
-    number = 0
+def test_killed_at_any_change_it_is_finished_by_the_next_call(
+    site: Site, first: Path, second: Path, tmp_path: Path
+) -> None:
+    kept, number = shutil.copytree(site.folder, tmp_path / "kept"), 0
     while killed_at(number, second):
         number += 1
         assert "measurements" in told(lambda: open_release(second)) or REASON in told(lambda: open_release(second))
-        assert newest(releases) in {first.name, second.name}
+        assert site.newest in {first.name, second.name}
         assert any(each in told(verify_ledger) for each in ("Verified(", "dpflow withdraw", "which was withdrawn"))
-        with open_ledger() as ledger:
-            withdraw(ledger, "second", second, reason="repeated")
-        assert (len(events()), newest(releases)) == (1, first.name)
-        assert files(second) == {"manifest.json", WITHDRAWN, f"data/{SIGN}"}
+        take_back(second, reason="repeated")
+        assert (len(withdrawals(site)), site.newest) == (1, first.name)
+        assert files(second) == LEFT
         assert REASON in (second / WITHDRAWN).read_text(encoding="utf-8")
         assert verify_ledger().withdrawn == 1
-        put_back(folder, kept)
+        put_back(site.folder, kept)
     assert number > 10
-    assert not list(releases.rglob(".*"))
+    assert not list(site.releases.rglob(".*"))
 
 
-def test_a_link_in_a_release_is_removed_and_not_followed(releases: Path, tmp_path: Path) -> None:
-    second, elsewhere = named(releases, "second"), tmp_path / "elsewhere"
+def test_a_link_in_a_release_is_removed_and_not_followed(second: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "part-00000.parquet").write_bytes(b"not ours")
     shutil.rmtree(second / "data")
     (second / "data").symlink_to(elsewhere)
-    with open_ledger() as ledger:
-        withdraw(ledger, "second", second, reason=REASON)
+    take_back(second)
     assert (elsewhere / "part-00000.parquet").read_bytes() == b"not ours"
     verify_ledger()

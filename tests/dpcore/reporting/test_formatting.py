@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, epsilon_of, promise_of
@@ -16,7 +16,6 @@ ROOT = Path(wording.__file__).parents[2]
 positive = st.floats(1e-300, 1e12)
 
 
-@settings(max_examples=500)
 @given(positive, st.integers(2, 8))
 def test_a_printed_number_read_back_is_not_below_the_exact_one(number: float, places: int) -> None:
     assert number <= float(wording.at_most(number)) <= number * (1 + 1.1e-5)
@@ -34,7 +33,6 @@ def test_ordinary_formatting_would_be_noticed(number: float) -> None:
     assert float(wording.at_most(number)) > number
 
 
-@settings(max_examples=200)
 @given(st.integers(1, 10**15))
 def test_a_pure_epsilon_is_rounded_up_from_its_exact_amount(amount: int) -> None:
     exact = Fraction(amount, AMOUNT_OF_ONE)
@@ -48,7 +46,6 @@ def test_a_price_is_rounded_up_and_what_is_left_down() -> None:
     assert wording.down(0.12349) == "0.1234"
 
 
-@settings(max_examples=300)
 @given(st.integers(0, 10**15), st.integers(0, 10**15))
 def test_what_was_spent_never_looks_like_more_than_the_cap(one: int, other: int) -> None:
     spent, cap = sorted((one, other))
@@ -57,8 +54,8 @@ def test_what_was_spent_never_looks_like_more_than_the_cap(one: int, other: int)
     assert Decimal(wording.left(cap - spent)) <= Decimal(wording.booked(cap))
 
 
-@pytest.mark.parametrize("count", range(1, 12))
-@pytest.mark.parametrize("delta", ["1e-9", "1e-6", "1e-5", "3e-9"])
+@pytest.mark.parametrize("count", [1, 2, 11])
+@pytest.mark.parametrize("delta", ["1e-9", "3e-9"])
 def test_the_delta_of_a_raised_cap_is_printed_as_the_multiple_that_it_is(delta: str, count: int) -> None:
     first, raised = AMOUNT_OF_ONE // 10**6, 2 * 4 ** (count - 1) * AMOUNT_OF_ONE // 10**6
     promise = promise_of(Cap(Currency.ZCDP, raised, first=first), delta=float(delta))

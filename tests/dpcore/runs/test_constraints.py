@@ -12,9 +12,7 @@ from dpcore import synthesize
 from dpcore.answers.answer import answer
 from dpcore.answers.release import Release, open_release
 from dpcore.answers.sample import sample
-from dpcore.ledger import open_ledger
-from dpcore.privacy.accounting import budget_of
-from dpcore.privacy.protection import Neighbours
+from tests.dpcore.runs.releases import open_account
 
 SPEC = """\
 dataset: stays
@@ -74,10 +72,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         )
     with chdir(tmp_path_factory.mktemp(request.param)), seeded(3):
         Path("spec.yaml").write_text(spec, encoding="utf-8")
-        currency, cap = budget_of(100.0, delta=1e-9)
-        with open_ledger(create=True) as ledger:
-            terms = {"unit": "row", "neighbours": Neighbours.ADD_REMOVE, "epsilon": 100.0, "delta": 1e-9}
-            ledger.open_account("stays", currency=currency, cap=cap, **terms)
+        open_account("stays", epsilon=100.0)
         return open_release(Path(synthesize("spec.yaml", table=table()).release).resolve())
 
 

@@ -1,6 +1,5 @@
 """A column whose values are written otherwise than its steward believes: the release would hold nothing of it, and the outcome warns."""
 
-import json
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,15 @@ from dpcore.runs.expected_rows import NoisyTotal
 from dpcore.universe import Boolean, Categorical, Date, Every, Integer, Outside, Universe
 from tests.conftest import Workspace
 from tests.contracts.mechanism import recorded_words
+from tests.dpcore.runs.releases import manifest_of
 
-ROWS = 8_000
+pytestmark = pytest.mark.usefixtures("rough_models")
+
+ROWS = 4_000
 SPEC = """\
 dataset: visits
 source: {path: visits.csv}
-privacy: {unit: row, neighbours: add-remove, epsilon: 1.0, delta: 1e-9, expect_rows: [4000, 16000]}
+privacy: {unit: row, neighbours: add-remove, epsilon: 1.0, delta: 1e-9, expect_rows: [2000, 8000]}
 universe:
   day: {type: date, min: 2025-01-01, max: 2025-12-31, every: EVERY, missing: true, outside: clipFORMAT}
   kind: {type: categorical, values: [a, b, c], outside: other}
@@ -67,20 +69,18 @@ def test_dates_in_another_form_that_all_count_as_missing_are_warned_of_everywher
         assert fact in warning
     assert "`other`" not in warning
     assert f"warning: {warning}" in caplog.messages
-    manifest = json.loads((Path(outcome.release) / "manifest.json").read_text())
-    assert manifest["warnings"] == [warning] == outcome.to_json()["warnings"]
+    assert manifest_of(outcome)["warnings"] == [warning] == outcome.to_json()["warnings"]
     assert "practically all rows" in (Path(outcome.release) / "card.html").read_text()
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", ["mwem"])
 def test_categories_that_are_all_written_otherwise_are_warned_of(place: Workspace, strategy: str) -> None:
     (warning,) = release(place, strategy, upper=True).warnings
     assert "practically all rows have `other` in `kind`" in warning
     assert "otherwise than `values`" in warning
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("absent", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize(("strategy", "absent"), [("mwem", 0.9), ("adaptive", 0.5), ("pmw", 0.0)])
 def test_of_a_table_that_is_read_as_declared_nothing_is_said(place: Workspace, strategy: str, absent: float) -> None:
     assert release(place, strategy, absent=absent).warnings == ()
 

@@ -3,7 +3,6 @@
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,21 +10,22 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from dpcore import Outcome, load_spec, synthesize
-from dpcore.cli.main import main
+from dpcore import load_spec, synthesize
 from dpcore.curator.curator import Curator
 from dpcore.errors import RowsUnexpected, SpecError
 from dpcore.ledger import Ledger, Run, open_ledger
 from dpcore.marginals.measurements import Measurement
 from dpcore.mechanisms import DiscreteLaplace
 from dpcore.mechanisms.sampling import entropy
-from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Sensitivity
 from dpcore.runs.early import TOTAL_STEP as STEP
 from dpcore.runs.expected_rows import NoisyTotal, margin_of, small_total_warning, weak_check_warning
 from dpcore.runs.planning.plan import plan_run
 from tests.conftest import Workspace
 from tests.contracts.mechanism import recorded_words
+from tests.dpcore.runs.releases import dpflow, interrupted, manifest_of
+
+pytestmark = pytest.mark.usefixtures("rough_models")
 
 ROWS = 7_000
 SPEC = """\
@@ -66,11 +66,6 @@ def only_run() -> Run:
         return run
 
 
-def manifest_of(outcome: Outcome) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((Path(outcome.release) / "manifest.json").read_text())
-    return content
-
-
 def test_dates_in_another_form_leave_next_to_nothing_and_the_outcome_warns(american: Workspace) -> None:
     outcome = synthesize(write(american))
     assert outcome.rows < 200  # of 7,000, and the budget is gone
@@ -78,7 +73,7 @@ def test_dates_in_another_form_leave_next_to_nothing_and_the_outcome_warns(ameri
     (warning,) = outcome.warnings
     for fact in (
         "small compared with its noise",
-        "`day` is read as ISO dates",
+        "`day`: the values are read as ISO dates",
         "declare `format`",
         "expect_rows",
         "`sex`",
@@ -110,30 +105,21 @@ def test_with_expected_rows_the_run_stops_after_a_fiftieth_and_publishes_nothing
         assert fact in str(stopped.value)
 
 
-def test_a_retry_of_a_stopped_run_says_the_same_and_spends_nothing(american: Workspace) -> None:
-    spec, said = write(american, expect=EXPECT), []
-    for resume in (False, True, True):
-        with pytest.raises(RowsUnexpected) as stopped:
-            synthesize(spec, run_id="r", resume=resume)
-        said.append((str(stopped.value), only_run().spent))
-    assert len(set(said)) == 1
-
-
-def test_a_run_that_dies_before_it_is_settled_stops_when_it_is_resumed(
+def test_a_stopped_run_that_dies_or_is_tried_again_says_the_same_and_spends_nothing(
     american: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def dies(self: Ledger, *args: object, **named: object) -> Run:
-        raise KeyboardInterrupt
-
-    spec = write(american, expect=EXPECT)
+    spec, said = write(american, expect=EXPECT), []
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "settle", dies)
+        patch.setattr(Ledger, "settle", interrupted)
         with pytest.raises(KeyboardInterrupt):
             synthesize(spec, run_id="r")
     spent = only_run().spent
-    with pytest.raises(RowsUnexpected):
-        synthesize(spec, run_id="r", resume=True)
-    assert (only_run().spent, only_run().state) == (spent, "settled")
+    for _ in range(2):
+        with pytest.raises(RowsUnexpected) as stopped:
+            synthesize(spec, run_id="r", resume=True)
+        said.append(str(stopped.value))
+        assert (only_run().spent, only_run().state) == (spent, "settled")
+    assert len(set(said)) == 1
 
 
 def test_with_the_format_declared_the_same_table_is_released(american: Workspace) -> None:
@@ -200,11 +186,10 @@ def test_the_total_of_several_marginals_is_averaged_by_precision() -> None:
     assert not total.is_faint
 
 
-@pytest.mark.parametrize("rows", [-300.0, 0.0, 9.0, 99.0])
-def test_whatever_is_below_ten_times_its_noise_is_warned_of(american: Workspace, rows: float) -> None:
+def test_whatever_is_below_ten_times_its_noise_is_warned_of(american: Workspace) -> None:
     declaration = load_spec(write(american))
-    assert small_total_warning(declaration, NoisyTotal(rows, noise=10.0)) is not None
-    assert small_total_warning(declaration, NoisyTotal(101.0, noise=10.0)) is None
+    warned = [small_total_warning(declaration, NoisyTotal(rows, noise=10.0)) for rows in (-300.0, 99.0, 101.0)]
+    assert [warning is not None for warning in warned] == [True, True, False]
 
 
 def test_a_check_that_could_not_notice_an_empty_table_is_told_before_anything_is_paid(
@@ -225,21 +210,18 @@ def test_a_check_that_could_not_notice_an_empty_table_is_told_before_anything_is
 def test_the_command_line_ends_with_exit_code_1_and_one_json_object(
     american: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def runner(spec: Path, _resume: str | None, **_ignored: object) -> Outcome:
-        return synthesize(spec)
-
     spec = write(american, expect=EXPECT)
-    assert main(["plan", str(spec)], runner=runner) == 0
+    assert dpflow("plan", spec) == 0
     assert "expects    2,000 to 20,000 rows: the run first measures the total, for 2" in capsys.readouterr().out
-    assert main(["run", str(spec), "--json"], runner=runner) == 1
+    assert dpflow("run", spec, "--json") == 1
     answer = json.loads(capsys.readouterr().out)
     assert answer["exit_code"] == 1
     assert "the noisy total is" in answer["error"]
-    assert main(["run", str(write(american)), "--json"], runner=runner) == 0
+    assert dpflow("run", write(american), "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["warnings"]) == 1
 
 
-@pytest.mark.parametrize("value", ["5", "[5]", "[5, 4]", "[0, 4]", "[1, 2, 3]", "[a, b]", "[1.5, 2]", "[-3, 9]"])
+@pytest.mark.parametrize("value", ["5", "[5, 4]", "[0, 4]", "[1, 2, 3]", "[1.5, 2]"])
 def test_what_is_no_range_of_rows_is_a_mistake(american: Workspace, value: str) -> None:
     with pytest.raises(SpecError, match=r":3:\d+: `expect_rows` must be the minimum and maximum number of rows"):
         load_spec(write(american, expect=f", expect_rows: {value}"))
@@ -273,12 +255,8 @@ def test_the_decision_follows_from_the_noisy_total_alone(american: Workspace, mo
         assert len(set(endings())) == 2
 
 
-@pytest.mark.parametrize("currency", list(Currency))
-def test_the_price_of_the_total_is_part_of_the_plan_in_every_currency(workspace: Workspace, currency: Currency) -> None:
-    delta = 0.0 if currency is Currency.PURE else 1e-9
-    workspace.open_account(unit="row", delta=delta, currency=currency)
+def test_the_price_of_the_total_is_part_of_the_plan(workspace: Workspace) -> None:
     spec = write(workspace, expect=EXPECT)
-    spec.write_text(spec.read_text().replace("delta: 1e-9", f"delta: {delta:g}"))
     with_check = plan_run(load_spec(spec), rows=10_000)
     assert with_check.expects is not None
     assert with_check.expects.margin == margin_of(with_check.expects.noise)

@@ -23,6 +23,9 @@ from dpcore.runs.losses import Losses
 from dpcore.tables.ingest.fates import fate_universe
 from dpcore.universe import Categorical, Date, Every, Outside, Universe
 from tests.conftest import Workspace
+from tests.dpcore.runs.releases import nothing_was_bought
+
+pytestmark = pytest.mark.usefixtures("rough_models")
 
 UNIVERSE = Universe(
     {
@@ -57,7 +60,7 @@ def test_a_column_that_drops_most_rows_is_found_among_eighty() -> None:
 
 
 def test_of_a_table_without_losses_no_noise_makes_any() -> None:
-    assert not any(losses(kept=2930, seed=seed).exceed(0.2) for seed in range(200))
+    assert not any(losses(kept=2930, seed=seed).exceed(0.2) for seed in range(50))
 
 
 def test_losses_within_what_is_tolerated_and_few_rows_do_not_stop_a_run() -> None:
@@ -76,7 +79,7 @@ def test_dates_in_another_format_and_violated_constraints_have_reasons_of_their_
 def test_columns_without_declared_values_and_empty_tables_are_warned_of() -> None:
     assert list(losses(kept=3000).warnings(UNIVERSE, tolerated=0.2)) == []
     assert not any(
-        warning for seed in range(100) for warning in losses(kept=3000, seed=seed).warnings(UNIVERSE, tolerated=0.2)
+        warning for seed in range(25) for warning in losses(kept=3000, seed=seed).warnings(UNIVERSE, tolerated=0.2)
     )
     (other,) = losses(kept=500, **{"other in more7": 2500}).warnings(UNIVERSE, tolerated=0.2)
     assert other.startswith("about 8")
@@ -102,7 +105,7 @@ WRONG = {
 }
 
 
-def table(folder: Path, wrong: str | None, *, persons: int = 3000) -> None:
+def table(folder: Path, wrong: str | None, *, persons: int = 1500) -> None:
     """Write sales of houses, one column of which is written otherwise than the spec says."""
     rng = np.random.default_rng(4)
     rows = pd.DataFrame(
@@ -127,8 +130,9 @@ def written(workspace: Workspace, *changes: tuple[str, str], unit: str = "row", 
     return workspace.spec
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize(("unit", "limit"), [("row", "1"), ("who", "3"), ("who", "auto")])
+@pytest.mark.parametrize(
+    ("wrong", "unit", "limit"), [("blanks", "row", "1"), ("case", "who", "3"), ("format", "who", "auto")]
+)
 def test_a_run_that_would_lose_its_rows_stops_names_the_column_and_returns_its_budget(
     workspace: Workspace, wrong: str, unit: str, limit: str
 ) -> None:
@@ -146,11 +150,10 @@ def test_a_run_that_would_lose_its_rows_stops_names_the_column_and_returns_its_b
     assert not list(workspace.folder.glob("releases/**/*.parquet"))
 
 
-@pytest.mark.parametrize(("unit", "limit"), [("row", "1"), ("who", "3")])
-def test_a_table_without_losses_is_released_and_pays_a_hundredth(workspace: Workspace, unit: str, limit: str) -> None:
+def test_a_table_without_losses_is_released_and_pays_a_hundredth(workspace: Workspace) -> None:
     table(workspace.folder, None)
-    workspace.open_account(unit=unit)
-    synthesize(written(workspace, unit=unit, limit=limit), run_id="r")
+    workspace.open_account(unit="who")
+    synthesize(written(workspace, unit="who", limit="3"), run_id="r")
     with open_ledger() as ledger:
         paid = {each.step: each.amount for each in ledger.transcript("r")}
         assert 0 < paid[STEP] <= ledger.run("r").reserved / 100
@@ -160,7 +163,7 @@ def test_without_the_check_the_rows_vanish_silently(workspace: Workspace) -> Non
     table(workspace.folder, "blanks")
     workspace.open_account(unit="row")
     outcome = synthesize(written(workspace, ("delta: 1e-9", "delta: 1e-9, lose: 100 %")))
-    assert outcome.rows < 1500  # of 6,000
+    assert outcome.rows < 750  # of 3,000
 
 
 def test_columns_that_are_discovered_and_blocks_are_checked_as_well(workspace: Workspace) -> None:
@@ -177,7 +180,7 @@ def test_the_check_is_bought_alone_before_a_run(workspace: Workspace, capsys: py
     spec = written(workspace)
     assert main(["check", str(spec), "--epsilon", "0.05", "--json"], runner=None) == 0
     checked = json.loads(capsys.readouterr().out)
-    assert checked["rows_kept"] == pytest.approx(6000, rel=0.1)
+    assert checked["rows_kept"] == pytest.approx(3000, rel=0.1)
     assert checked["rows_lost"] == {}
     table(workspace.folder, "blanks")
     assert main(["check", str(spec), "--epsilon", "0.05"], runner=None) == 1
@@ -197,8 +200,7 @@ def test_a_check_that_cannot_be_paid_reads_and_spends_nothing(
     workspace.open_account(unit="row", epsilon=0.01)
     assert main(["check", str(written(workspace)), "--epsilon", "0.05"], runner=None) == 3
     assert "0.05 was requested" in capsys.readouterr().err
-    with open_ledger() as ledger:
-        assert ledger.balance("visits").spent == 0
+    assert nothing_was_bought()
 
 
 def test_without_an_account_the_advice_is_to_open_one_that_can_pay_for_a_run(

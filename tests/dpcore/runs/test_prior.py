@@ -1,6 +1,5 @@
 """A prior: a public table from which the weights of a release start, behind a gate."""
 
-import json
 from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
@@ -16,10 +15,11 @@ from dpcore import synthesize
 from dpcore.answers.answer import answer
 from dpcore.answers.release import open_release
 from dpcore.errors import SpecError, UsageError
-from dpcore.ledger import Ledger, open_ledger
-from dpcore.privacy.accounting import budget_of
-from dpcore.privacy.protection import Neighbours
+from dpcore.ledger import open_ledger
 from dpcore.spec import load_spec
+from tests.dpcore.runs.releases import interrupted_at, manifest_of, open_account
+
+pytestmark = pytest.mark.usefixtures("rough_models")
 
 SPEC = """\
 dataset: people
@@ -53,22 +53,9 @@ def prepare(folder: Path, strategy: str, public: pd.DataFrame | None = None) -> 
     (people(3000, seed=2) if public is None else public).to_parquet(folder / "public.parquet", index=False)
     spec = folder / "spec.yaml"
     spec.write_text(SPEC.replace("STRATEGY", strategy), encoding="utf-8")
-    currency, cap = budget_of(50.0, delta=1e-9)
-    with chdir(folder), open_ledger(create=True) as ledger:
-        ledger.open_account(
-            "people",
-            currency=currency,
-            cap=cap,
-            epsilon=50.0,
-            delta=1e-9,
-            unit="row",
-            neighbours=Neighbours.ADD_REMOVE,
-        )
+    with chdir(folder):
+        open_account("people")
     return spec
-
-
-def manifest_of(release: Path) -> dict[str, Any]:
-    return dict(json.loads((release / "manifest.json").read_text(encoding="utf-8")))
 
 
 @pytest.fixture(scope="module", params=["mwem", "adaptive"])
@@ -106,16 +93,6 @@ def test_answers_have_intervals_whose_replicates_start_there_too(made: tuple[Pat
     truth = people(3000, seed=1).query("job == 'b' and smoker").shape[0]
     assert 0 < found["n_high"][0] - found["n_low"][0] < 2000
     assert abs(found["n"][0] - truth) < 500
-
-
-def test_a_lost_release_is_written_again_with_the_same_numbers(made: tuple[Path, Path]) -> None:
-    folder, release = made
-    names = ("start.parquet", "uncertainty.parquet", "measurements.parquet", "data/part-00000.parquet")
-    release.rename(folder / "elsewhere")
-    with chdir(folder):
-        synthesize(folder / "spec.yaml", run_id="first", resume=True)
-    for name in names:  # their footers name the head of the ledger, which has moved on
-        pd.testing.assert_frame_equal(pd.read_parquet(release / name), pd.read_parquet(folder / "elsewhere" / name))
 
 
 def test_a_changed_prior_is_refused_and_the_run_stays_as_it_is(made: tuple[Path, Path]) -> None:
@@ -183,26 +160,16 @@ def test_a_prior_that_cannot_be_is_refused_with_its_line(tmp_path: Path, change:
     assert "\n" not in str(caught.value)
 
 
-def test_an_interrupted_run_goes_on_from_the_same_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_goes_on_from_the_same_start_and_a_lost_release_is_written_again(tmp_path: Path) -> None:
     spec = prepare(tmp_path, "mwem")
-    commit, calls = Ledger.commit, []
-
-    def interrupted(ledger: Ledger, *arguments: Any, **named: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 8:
-            raise KeyboardInterrupt
-        return commit(ledger, *arguments, **named)
-
     with chdir(tmp_path), seeded(7):
-        with monkeypatch.context() as patch:
-            patch.setattr(Ledger, "commit", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                synthesize(spec, run_id="r")
+        with interrupted_at(commit=8):
+            synthesize(spec, run_id="r")
         release = Path(synthesize(spec, run_id="r", resume=True).release).resolve()
-        before = pd.read_parquet(release / "data")
         release.rename(tmp_path / "elsewhere")
         synthesize(spec, run_id="r", resume=True)
-    pd.testing.assert_frame_equal(before, pd.read_parquet(release / "data"))
+    for name in ("start.parquet", "uncertainty.parquet", "measurements.parquet", "data"):
+        pd.testing.assert_frame_equal(pd.read_parquet(release / name), pd.read_parquet(tmp_path / "elsewhere" / name))
     assert manifest_of(release)["prior"]["used"]
 
 

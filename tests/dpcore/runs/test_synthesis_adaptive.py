@@ -1,25 +1,27 @@
-"""Whole runs over a universe too large to hold every cell: chosen unasked, paid like any other, resumed, replayed and told of by its groups."""
+"""Whole runs over a universe too large to hold every cell: chosen unasked, with weights, a target and ranges, and told of by its groups."""
 
-import json
-import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
 from dpcore import load_spec, synthesize
 from dpcore.ledger import open_ledger
-from dpcore.mechanisms import from_description
-from dpcore.privacy.accounting import Currency, budget_of
-from dpcore.privacy.protection import Neighbours
 from dpcore.spec import DENSE_CELLS
-from dpcore.steward.verify import verify_ledger
+from dpcore.strategies import Adaptive, strategy_for
 from tests.conftest import Workspace
-from tests.dpcore.runs.test_synthesis import check_the_books, check_the_release, resume, run_and_die, transcript_of
-from tests.processes import forked
+from tests.dpcore.runs.releases import (
+    check_the_books,
+    check_the_release,
+    gone_on,
+    killed,
+    manifest_of,
+    open_account,
+    rows_of,
+    steps_of,
+    transcript_of,
+)
 
 ROWS = 1200
 SPEC = """\
@@ -47,11 +49,15 @@ workload:
     - [city, month]
 """
 COLUMNS = 10
-TWO_ROUNDS = ("workload:", "strategy: {name: adaptive, rounds: 2}\nworkload:")
-# The ledger's calls in a run of two rounds, each with a moment before it and one after: reserve, lease, data version; charge and commit for
-# the lost rows, for every column, and for the selection and the measurement of every round; settle.
+ASKED = (
+    ("bins: 10", "bins: 200"),
+    ("workload:\n", "workload:\n  target: age\n  ranges: [income, month]\n"),
+    ("- [trade, plan]", "- {columns: [trade, plan], weight: 5}"),
+)
+FOUR_ROUNDS = ("workload:", "strategy: {name: adaptive, rounds: 4}\nworkload:")
+# The ledger's calls in a run, each with a moment before it and one after: reserve, lease, data version; charge and commit for the lost rows
+# and for every column.
 AFTER_THE_COLUMNS = 2 * (3 + 2 * (1 + COLUMNS))
-THE_END = AFTER_THE_COLUMNS + 2 * (2 * 4 + 1)
 
 
 def people(rows: int) -> pd.DataFrame:
@@ -62,7 +68,6 @@ def people(rows: int) -> pd.DataFrame:
     trades = rng.choice(list("abcdefgh"), rows, p=[0.5, 0.2, 0.15, 0.1, 0.02, 0.01, 0.01, 0.01])
     return pd.DataFrame(
         {
-            "person": [f"p{number}" for number in rng.integers(0, max(rows // 2, 1), rows)],
             "sex": rng.choice(np.array(["F", "M", None], dtype=object), rows, p=[0.5, 0.4, 0.1]),
             "age": age,
             "smoker": rng.random(rows) < np.where(old, 0.1, 0.6),
@@ -77,96 +82,19 @@ def people(rows: int) -> pd.DataFrame:
     )
 
 
-def prepare(folder: Workspace, *changes: tuple[str, str], table: pd.DataFrame | None = None) -> None:
-    """Write the table and the spec, with some of its parts changed."""
+def prepare(workspace: Workspace, *changes: tuple[str, str], table: pd.DataFrame | None = None) -> Path:
+    """Write the table and the spec, with some of its parts changed, and open an account."""
     text = SPEC
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    folder.spec.write_text(text, encoding="utf-8")
-    (people(ROWS) if table is None else table).to_csv(folder.folder / "visits.csv", index=False)
-
-
-def open_account(
-    *,
-    epsilon: float = 50.0,
-    delta: float = 1e-9,
-    currency: Currency | None = None,
-    unit: str = "row",
-    neighbours: Neighbours = Neighbours.ADD_REMOVE,
-) -> None:
-    currency, cap = budget_of(epsilon, delta=delta, currency=currency)
-    with open_ledger(create=True) as ledger:
-        ledger.open_account(
-            "visits", currency=currency, cap=cap, epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
-        )
-
-
-def manifest_of(release: str) -> dict[str, object]:
-    content: dict[str, object] = json.loads((Path(release) / "manifest.json").read_text(encoding="utf-8"))
-    return content
-
-
-@pytest.mark.parametrize(
-    ("account", "changes"),
-    [
-        ({}, []),
-        ({"currency": Currency.GDP}, []),
-        ({"delta": 0.0}, [("delta: 1e-9", "delta: 0")]),
-        ({"neighbours": Neighbours.REPLACE_ONE}, [("add-remove", "replace-one")]),
-        ({"unit": "person"}, [("unit: row", "unit: person, max_rows_per_unit: 2")]),
-    ],
-    ids=["zcdp", "gdp", "pure", "replace-one", "person"],
-)
-def test_a_large_universe_is_released_unasked_in_every_currency_and_for_every_unit(
-    workspace: Workspace, account: dict[str, object], changes: list[tuple[str, str]]
-) -> None:
-    prepare(workspace, *changes)
-    open_account(**account)  # type: ignore[arg-type]
-    declaration = load_spec(workspace.spec)
-    assert declaration.spec.strategy is None
-    assert declaration.universe.size > DENSE_CELLS
-    assert declaration.strategy.name == "adaptive"
-
-    outcome = synthesize(workspace.spec)
-
-    assert 4.99 < outcome.epsilon <= 5.0
-    assert 0.996 < outcome.spent / outcome.reserved <= 1.0
-    check_the_books(outcome.run, crashes=0)
-    check_the_release(outcome)
-    with open_ledger() as ledger:
-        transcript = ledger.transcript(outcome.run)
-    for operation in transcript:
-        assert from_description(operation.mechanism).price(Currency(outcome.currency)) <= operation.amount
-    found = verify_ledger(releases=[workspace.folder])
-    assert (found.runs, found.manifests, found.operations) == (1, 1, len(transcript))
-    made = pq.read_table(Path(outcome.release) / "data").to_pandas()
-    kept = ROWS if account.get("unit") is None else people(ROWS).groupby("person").head(2).shape[0]
-    assert len(made) == outcome.rows == pytest.approx(kept, rel=0.3)
-    assert tuple(made.columns) == declaration.universe.names
-    assert made.age.between(0, 59).all()
-    assert set(made.trade) <= set("abcdefgh")
-
-
-def test_the_rows_resemble_the_table_and_a_shuffled_control_does_not(workspace: Workspace) -> None:
-    prepare(workspace, ("epsilon: 5.0", "epsilon: 20.0"))
+    workspace.spec.write_text(text, encoding="utf-8")
+    (people(ROWS) if table is None else table).to_csv(workspace.folder / "visits.csv", index=False)
     open_account()
-    made = pq.read_table(Path(synthesize(workspace.spec).release) / "data").to_pandas()
-    true = people(ROWS)
-
-    def differences(made: pd.DataFrame) -> list[float]:
-        """Return how far two shares are from the table's: of smokers among the young, and of basic plans in the first trade."""
-        smokers = [table[table.age <= 30].smoker.mean() for table in (made, true)]
-        basic = [(table[table.trade == "a"].plan == "basic").mean() for table in (made, true)]
-        return [abs(smokers[0] - smokers[1]), abs(basic[0] - basic[1])]
-
-    assert max(differences(made)) < 0.1
-    rng = np.random.default_rng(0)
-    shuffled = made.assign(age=rng.permutation(made.age), plan=rng.permutation(made.plan))
-    assert min(differences(shuffled)) > 0.1
+    return workspace.spec
 
 
-def rows_of(column: pd.Series, counts: pd.DataFrame) -> np.ndarray:
+def rows_counted(column: pd.Series, counts: pd.DataFrame) -> np.ndarray:
     """Return which rows each noisy count is of, by the keys of a column."""
     name, inside = column.name, np.zeros((len(counts), len(column)), dtype=bool)
     if f"{name}_low" in counts:
@@ -179,112 +107,124 @@ def rows_of(column: pd.Series, counts: pd.DataFrame) -> np.ndarray:
     return inside
 
 
-def test_keys_join_noisy_counts_with_the_rows_they_are_of(workspace: Workspace) -> None:
-    prepare(workspace)
-    open_account()
-    outcome = synthesize(workspace.spec)
+def check_keys(measured: pd.DataFrame) -> set[str]:
+    """Check that the keys of noisy counts say of which rows they are. Return the columns that were measured in groups."""
     people_as_released = people(ROWS).replace({"city": {"elsewhere": "other"}})
-    measured = pd.read_parquet(Path(outcome.release) / "measurements.parquet")
     grouped, controls = set(), 0
     for _, step in measured.groupby("step", observed=True):
-        names, noise = list(step.attributes.iloc[0]), step.noise_standard_deviation.iloc[0]
+        noise = step.noise_standard_deviation.iloc[0]
         assert abs(step.noisy_count.sum() - ROWS) < 6 * noise * len(step) ** 0.5
         inside = np.ones((len(step), ROWS), dtype=bool)
-        for name in names:
-            inside &= rows_of(people_as_released[name], step)
+        for name in step.attributes.iloc[0]:
+            inside &= rows_counted(people_as_released[name], step)
             if f"{name}_low" in step and (step[f"{name}_high"] - step[f"{name}_low"]).nunique() > 1:
                 grouped.add(name)
         assert (inside.sum(axis=0) == 1).all()  # every row is in one count of each measurement
         true = inside.sum(axis=1)
         assert np.abs(step.noisy_count - true).max() < 7 * noise
         controls += np.abs(step.noisy_count.to_numpy() - np.roll(true, 1)).max() > 7 * noise
-    assert "age" in grouped
     assert controls >= 3  # the keys of other cells would not agree
+    return grouped
 
 
-def test_the_manifest_names_the_groups(workspace: Workspace) -> None:
-    prepare(workspace)
-    open_account()
-    outcome = synthesize(workspace.spec)
-    measured = pd.read_parquet(Path(outcome.release) / "measurements.parquet").groupby("step", observed=True)
-    rounds = manifest_of(outcome.release)["rounds"]
-    assert rounds
-    coarser = 0
+def check_rounds(release: str, spec: Path) -> None:
+    """Check that the manifest names the groups in which each round has measured its columns."""
+    measured = pd.read_parquet(Path(release) / "measurements.parquet").groupby("step", observed=True)
+    rounds, universe = manifest_of(release)["rounds"], load_spec(spec).universe
     for each in rounds:
         step = measured.get_group(f"round-{each['number']:03}/measure")
         assert len(step) == each["cells"]
         for column, name in zip(each["columns"], step.attributes.iloc[0], strict=True):
             keys = [key for key in (f"{name}_low", f"{name}_values", f"{name}_null") if key in step]
             groups = step[keys].astype(str).agg(" ".join, axis=1).nunique()
-            size = load_spec(workspace.spec).universe.attributes[name].size
-            assert column == (name if groups == size else f"{name} in {groups} groups")
-            coarser += column.startswith("age in ")
-    assert coarser
+            assert column == (name if groups == universe.attributes[name].size else f"{name} in {groups} groups")
+    assert any(column.startswith("age in ") for each in rounds for column in each["columns"])
 
 
-def test_a_settled_run_is_replayed_without_the_table(
-    workspace: Workspace, tree_of: Callable[[Path], dict[str, bytes]]
-) -> None:
-    prepare(workspace, ("workload:", "strategy: {name: adaptive, rounds: 5}\nworkload:"))
-    check_a_replay(workspace, tree_of)
+def test_a_large_universe_is_released_unasked_by_groups_that_the_release_tells(workspace: Workspace) -> None:
+    spec = prepare(workspace)
+    declaration = load_spec(spec)
+    assert declaration.spec.strategy is None
+    assert declaration.universe.size > DENSE_CELLS
+    assert isinstance(strategy_for(declaration), Adaptive)
+    outcome = synthesize(spec)
+    check_the_books(outcome.run)
+    check_the_release(outcome)
+    assert "age" in check_keys(pd.read_parquet(Path(outcome.release) / "measurements.parquet"))
+    check_rounds(outcome.release, spec)
+    made = rows_of(outcome)
+    assert len(made) == outcome.rows == pytest.approx(ROWS, rel=0.3)
+    assert tuple(made.columns) == declaration.universe.names
 
 
-def check_a_replay(workspace: Workspace, tree_of: Callable[[Path], dict[str, bytes]]) -> None:
-    """Run, and run again without the table: with the release in place, and once it is lost."""
-    open_account()
-    first = synthesize(workspace.spec, run_id="r1")
-    before, release = tree_of(workspace.folder / "releases"), Path(first.release)
-    (workspace.folder / "visits.csv").write_text("the table is gone\n", encoding="utf-8")
-    assert synthesize(workspace.spec, run_id="r1", resume=True) == first
-    assert tree_of(workspace.folder / "releases") == before
-    release.rename(workspace.folder / "elsewhere")
-    assert synthesize(workspace.spec, run_id="r1", resume=True) == first
-    for part in ("data", "measurements.parquet"):
-        assert pq.read_table(release / part).equals(pq.read_table(workspace.folder / "elsewhere" / part))
-    check_the_books("r1", crashes=0)
+def test_the_rows_resemble_the_table_and_a_shuffled_control_does_not(workspace: Workspace) -> None:
+    made, true = rows_of(synthesize(prepare(workspace, ("epsilon: 5.0", "epsilon: 20.0"), FOUR_ROUNDS))), people(ROWS)
+
+    def difference(made: pd.DataFrame) -> float:
+        """Return how far the share of basic plans in the first trade is from the table's."""
+        basic = [(table[table.trade == "a"].plan == "basic").mean() for table in (made, true)]
+        return abs(basic[0] - basic[1])
+
+    assert difference(made) < 0.1
+    assert difference(made.assign(plan=np.random.default_rng(0).permutation(made.plan))) > 0.1
 
 
+@pytest.mark.usefixtures("rough")
+def test_weights_target_and_ranges_are_paid_for_and_the_release_holds_the_levels(workspace: Workspace) -> None:
+    outcome = synthesize(prepare(workspace, *ASKED, FOUR_ROUNDS))
+    check_the_books(outcome.run)
+    check_the_release(outcome)
+    levels = [step for step in steps_of(outcome.run) if step.startswith("one-way/")][COLUMNS:]
+    assert levels
+    assert all(step.startswith("one-way/06-income-") for step in levels)  # twelve months have no coarser level
+    selected = [row for row in transcript_of(outcome.run) if row.step.endswith("/select")]
+    assert [row.mechanism["sensitivity"] for row in selected[:2]] == [1, 1]  # pairs with the target, which weigh 1
+    assert {row.mechanism["sensitivity"] for row in selected} <= {1, 5}
+    manifest = manifest_of(outcome)
+    assert (manifest["strategy"], manifest["spec"]["workload"]["ranges"]) == ("adaptive", ["income", "month"])
+    assert all(any("age" in column for column in each["columns"]) for each in manifest["rounds"][:2])
+    measured = pd.read_parquet(Path(outcome.release) / "measurements.parquet").groupby("step", observed=True)
+    for step in levels:
+        level, groups = measured.get_group(step), step.rsplit("-", 1)[1]
+        assert len(level) == int(groups)
+        edges = [0.0, *level.income_high]  # where they lie depends on noise; that they cover the range does not
+        assert list(level.income_low) == edges[:-1]
+        assert edges[-1] == 100.0
+        assert edges == sorted(set(edges))
+
+
+def test_mwem_takes_weights_and_a_target(workspace: Workspace) -> None:
+    workspace.write_spec(
+        ("marginals: 2", "marginals: [[sex, age], [sex, smoker], {columns: [age, city], weight: 9}], target: sex")
+    )
+    workspace.open_account()
+    outcome = synthesize(workspace.spec)
+    check_the_books(outcome.run)
+    chosen = [row.mechanism["sensitivity"] for row in transcript_of(outcome.run) if row.step.endswith("select")]
+    assert chosen == [2, 2, 18, 18]  # two pairs with the target first, then the heavy one, then all again
+
+
+@pytest.mark.usefixtures("rough")
 @pytest.mark.parametrize(
     "calls",
     [
-        8,  # the check of lost rows is paid for
-        12,  # the first column is
-        AFTER_THE_COLUMNS,
-        AFTER_THE_COLUMNS + 2,  # a selection is paid for
+        AFTER_THE_COLUMNS + 2,  # a level is paid for
         AFTER_THE_COLUMNS + 4,  # and stored
-        AFTER_THE_COLUMNS + 6,  # its measurement is paid for
-        AFTER_THE_COLUMNS + 8,  # and stored
-        THE_END - 1,  # the release is written, the run not settled
-        THE_END,
+        AFTER_THE_COLUMNS + 2 * 7 + 1,  # in the rounds
     ],
 )
-def test_a_run_killed_at_a_boundary_of_the_ledger_goes_on(workspace: Workspace, calls: int) -> None:
-    prepare(workspace, TWO_ROUNDS)
-    open_account()
-    child = forked().Process(target=run_and_die, args=(str(workspace.spec), "r1", calls))
-    child.start()
-    child.join()
-    assert child.exitcode == -signal.SIGKILL
-    before = transcript_of("r1")
-    outcome = resume(workspace.spec, "r1")
-    after = transcript_of("r1")
-    assert after[: len(before)] == before
-    assert len(after) == 1 + COLUMNS + 2 * 2
-    check_the_books("r1", crashes=1)
-    check_the_release(outcome)
-    assert verify_ledger().manifests == 1
+def test_a_run_killed_among_its_levels_and_rounds_goes_on(workspace: Workspace, calls: int) -> None:
+    spec = prepare(workspace, *ASKED, FOUR_ROUNDS)
+    assert killed(spec, "r1", calls=calls)
+    gone_on(spec, "r1")
+    bought = steps_of("r1")
+    assert sum(step.startswith("round-") for step in bought) == 2 * 4
 
 
-def test_a_column_of_nulls_is_released_as_one(workspace: Workspace) -> None:
-    prepare(
-        workspace,
-        ("epsilon: 5.0", "epsilon: 20.0"),
-        TWO_ROUNDS,
-        table=people(ROWS).assign(sex=None),
-    )
-    open_account()
-    outcome = synthesize(workspace.spec)
-    check_the_books(outcome.run, crashes=0)
-    made = pq.read_table(Path(outcome.release) / "data").to_pandas()
-    assert made.sex.isna().mean() > 0.9
-    assert made.age.notna().all()
+def test_a_run_that_was_interrupted_late_has_about_as_many_rounds_as_one_that_was_not(workspace: Workspace) -> None:
+    spec = prepare(workspace, ("epsilon: 5.0", "epsilon: 0.7"))
+    rounds = len(manifest_of(synthesize(spec, run_id="whole"))["rounds"])
+    assert killed(spec, "late", calls=AFTER_THE_COLUMNS + 2 * 4 * (rounds - 1))
+    assert abs(len(manifest_of(gone_on(spec, "late"))["rounds"]) - rounds) <= 1  # which follows from noisy counts
+    with open_ledger() as ledger:
+        assert ledger.run("late").state == "settled"

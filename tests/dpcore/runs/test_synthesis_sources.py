@@ -1,7 +1,7 @@
 """Runs from every kind of source, and from a table that a program hands over."""
 
 import errno
-import os
+import io
 import sqlite3
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from dpcore.ledger import Ledger, open_ledger
 from dpcore.runs.steps import check_run
 from dpcore.tables.ingest.fingerprint import KEY_NAME, fingerprint_key
 from tests.conftest import Workspace, visits
+from tests.dpcore.runs.releases import interrupted
 from tests.dpcore.tables.sources.sources import arrow_bytes
 
 pytestmark = pytest.mark.usefixtures("rough_models")
@@ -127,12 +128,13 @@ def test_a_connection_that_is_lost_after_rows_were_read_keeps_the_reservation(
 
 
 def test_a_disk_that_the_rows_fill_keeps_the_reservation(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "full")
+    class FullFile(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise OSError(errno.ENOSPC, "full")
 
     with monkeypatch.context() as patch:
         patch.setattr("dpcore.tables.ingest.spool.MEMORY_BYTES", 0)
-        patch.setattr(os, "pwrite", full)
+        patch.setattr("dpcore.tables.ingest.spool.tempfile.TemporaryFile", lambda **_: FullFile())
         with pytest.raises(SourceBroken, match=r"free space on its disk.*--resume r1"):
             dpcore.synthesize(workspace.spec, run_id="r1")
     with open_ledger() as ledger:
@@ -140,16 +142,11 @@ def test_a_disk_that_the_rows_fill_keeps_the_reservation(workspace: Workspace, m
     assert dpcore.synthesize(workspace.spec, run_id="r1", resume=True).rows > 0
 
 
-@pytest.mark.parametrize(
-    "kind", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas], ids=["pandas", "polars", "arrow"]
-)
-def test_a_table_is_handed_over_and_the_spec_may_leave_its_source_out(workspace: Workspace, kind: object) -> None:
-    table = visits(3000, seed=1)
+def test_a_table_is_handed_over_and_the_spec_may_leave_its_source_out(workspace: Workspace) -> None:
     spec = workspace.write_spec((f"source: {FILE}\n", ""))
     with pytest.raises(SpecError, match="`source` is missing"):
         dpcore.synthesize(spec)
-    outcome = dpcore.synthesize(spec, table=kind(table))  # type: ignore[operator]
-    assert outcome.rows > 1500
+    assert dpcore.synthesize(spec, table=pl.from_pandas(visits(3000, seed=1))).rows > 1500
 
 
 def test_a_table_that_is_handed_over_goes_before_the_specs_source(workspace: Workspace) -> None:
@@ -161,10 +158,6 @@ def test_a_table_that_is_handed_over_goes_before_the_specs_source(workspace: Wor
 
 def interrupted_run(spec: Path, patch: pytest.MonkeyPatch, *, table: pd.DataFrame) -> None:
     """Leave run r1 behind with a version of its data and something spent."""
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     with patch.context() as patched:
         patched.setattr(Ledger, "commit", interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -263,7 +256,7 @@ def test_a_footer_that_one_note_makes_unreadable_keeps_the_reservation(
     assert dpcore.synthesize(spec, run_id="r1", resume=True).rows > 1500
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+@pytest.mark.parametrize("encoding", ["utf-16"])
 def test_a_file_in_a_wide_encoding_is_refused_by_its_mark_and_costs_nothing(
     workspace: Workspace, encoding: str
 ) -> None:
@@ -336,9 +329,6 @@ def test_a_key_that_is_opened_to_others_after_rows_were_read_keeps_the_reservati
 ) -> None:
     def opened(private: Path) -> None:
         (private / KEY_NAME).chmod(0o644)
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "commit", interrupted)

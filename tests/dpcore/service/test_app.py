@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.answers.plain import plain_rows
+from dpcore.answers.answer import plain_rows
 from dpcore.answers.sql import statement
 from dpcore.errors import LedgerError
 from dpcore.ledger import open_ledger

@@ -236,7 +236,7 @@ def test_a_pandera_schema(tmp_path: Path) -> None:
         "height": {"type": "number", "min": 0.5, "max": 2.5, "step": 0.0001, "missing": True},
     }
     assert left_out(draft) == {"code": "it looks like an id: its values are unique"}
-    assert "infer_schema" in draft.caution
+    assert "infer_schema" in draft.description.caution
 
 
 def test_a_suite_of_expectations(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_suite_of_expectations(tmp_path: Path) -> None:
         ("score", {"type": "number", "min": "FILL_IN", "max": "FILL_IN", "step": 0.01, "missing": True}),
     ]
     assert "31337" not in spec_text(draft)
-    assert "Profilers" in draft.caution
+    assert "Profilers" in draft.description.caution
 
 
 def test_what_a_profiler_found_in_the_data_is_not_copied(tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_an_earlier_release(tmp_path: Path) -> None:
             "person_id": {"type": "integer", "min": 0, "max": 10**6, "width": 100},  # its steward decided to release it
         }
         assert draft.privacy["unit"] == "patient"
-        assert draft.kept["workload"] == {"marginals": 3}
+        assert draft.description.sections["workload"] == {"marginals": 3}
     spec = tmp_path / "visits.yaml"
     spec.write_text(spec_text(draft).replace("FILL_IN}", "visits.csv}"))
     assert load_spec(spec).spec.privacy.max_rows_per_unit == 2

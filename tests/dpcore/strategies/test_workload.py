@@ -154,8 +154,7 @@ def test_the_number_of_rounds_takes_into_account_what_levels_cost() -> None:
     assert 1 <= rounds[1] <= rounds[0] <= 6
 
 
-@pytest.mark.parametrize(("size", "unsmoothed", "smooth"), [(100, 1.4, 1.1), (1000, 4.0, 1.7)])
-@pytest.mark.parametrize("rounds", [0, 3])
+@pytest.mark.parametrize(("size", "unsmoothed", "smooth", "rounds"), [(100, 1.4, 1.1, 3), (1000, 4.0, 1.7, 0)])
 def test_long_ranges_are_more_exact_than_without(
     size: int, unsmoothed: float, smooth: float, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from dpcore.ledger import open_ledger
 from dpcore.tables.cluster import connecting
 from tests.conftest import Workspace, visits
 
-ON_CLUSTER = ("workload: {marginals: 2}", "workload: {marginals: 2}\nengine: {name: dask, workers: 2}")
+ON_CLUSTER = ("workload: {marginals: 2}", "workload: {marginals: 2}\nengine: {name: dask, workers: 1}")
 NOBODY_THERE = (
     "workload: {marginals: 2}",
     'workload: {marginals: 2}\nengine: {name: dask, scheduler: "tcp://127.0.0.1:9"}',

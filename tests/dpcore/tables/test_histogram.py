@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dpcore.audit.made_up import ROW
 from dpcore.tables import histogram as histogram_module
-from dpcore.tables.counting import marginals as counting
 from dpcore.tables.histogram import LocalHistogram
 from dpcore.tables.ingest.records import Records
 from dpcore.universe import Integer, Universe, code_type
@@ -42,7 +41,7 @@ def distinct(histogram: LocalHistogram) -> tuple[list[np.ndarray], np.ndarray]:
     return list(codes), counts
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None)
 @given(
     shape=st.lists(SIZES, min_size=1, max_size=12),
     rows=st.integers(0, 300),
@@ -81,37 +80,11 @@ def test_a_universe_of_ten_to_the_thirty_five_cells_is_counted_exactly() -> None
     assert set(cells.itertuples(index=False, name=None)) == set(table.itertuples(index=False, name=None))
 
 
-def test_memory_goes_with_the_distinct_rows() -> None:
-    for shape in ([100, 100, 100], [200, 200, 200]):
-        table = drawn(shape, rows=5000, seed=2, cells=3)
-        codes, counts = distinct(counted(table, shape))
-        assert len(counts) == len(table.drop_duplicates())
-        assert {code.dtype for code in codes} == {np.dtype(np.uint8)}
-
-
-@pytest.mark.parametrize("rows", [0, 17])
-def test_the_marginal_over_nothing_is_the_number_of_rows(rows: int) -> None:
-    histogram = counted(drawn([3, 4], rows=rows, seed=3, cells=5), [3, 4])
-    assert histogram.marginal(()).shape == ()
-    assert int(histogram.marginal(())) == rows
-
-
 def test_nobody_can_change_what_a_marginal_returns() -> None:
     histogram = counted(drawn([3, 4], rows=50, seed=4, cells=5), [3, 4])
     with pytest.raises(ValueError, match="read-only"):
         histogram.marginal((0,))[:] = -1
     assert histogram.marginal((0,)).sum() == 50
-
-
-@pytest.mark.parametrize("axes", [(0,), (1, 0), (2, 0, 1), (3,)])
-def test_many_blocks_of_rows_add_up_to_one_count(axes: tuple[int, ...]) -> None:
-    shape = [256, 7, 100, 1]
-    table = drawn(shape, rows=5 * counting.KEY_ROWS + 5, seed=5, cells=150_000)
-    histogram = counted(table, shape)
-    assert len(distinct(histogram)[1]) > counting.KEY_ROWS
-    flat = np.ravel_multi_index([table[axis] for axis in axes], [shape[axis] for axis in axes])
-    naive = np.bincount(flat, minlength=prod(shape[axis] for axis in axes))
-    assert np.array_equal(histogram.marginal(axes).ravel(), naive)
 
 
 @pytest.mark.parametrize(("rows", "kept"), [(255, np.uint8), (256, np.uint16), (70_000, np.uint32)])
@@ -191,11 +164,3 @@ def test_what_is_wanted_now_does_not_make_room_for_itself(monkeypatch: pytest.Mo
     assert set(histogram._kept) == {(0,), (2,)}
     histogram.prepare([(2,), (1,), (0,)])
     assert sum(counts.size for counts in histogram._kept.values()) == histogram._kept_cells <= 10
-
-
-def test_one_marginal_that_is_larger_than_the_room_is_still_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(histogram_module, "KEPT_CELLS", 10)
-    histogram = counted(drawn([3, 4, 5], rows=50, seed=9, cells=9), [3, 4, 5])
-    assert histogram.marginal((0, 1, 2)).sum() == 50
-    assert histogram.marginal((0, 1)).sum() == 50
-    assert list(histogram._kept) == [(0, 1)]

@@ -14,22 +14,12 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, pure_gdp, pure_zc
 from dpcore.privacy.accounting.rounding import as_real, real
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.textbook.randomized_response import RandomizedResponse
-from tests.contracts.mechanism import AT_LEAST, MechanismContract, chi_square_p, recorded_words
+from tests.contracts.mechanism import recorded_words
 
 CURRENCIES = (Currency.PURE, Currency.ZCDP, Currency.GDP)
 ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.REPLACE_ONE)
 PERSON = Protection(unit="person", rows_per_unit=3, neighbours=Neighbours.REPLACE_ONE)
-CASES = list(itertools.product([1e-9, 0.1, 1.0, 3.0, 12.0], [2, 3, 10, 1000]))
-
-
-class TestRandomizedResponse(MechanismContract):
-    kind = RandomizedResponse
-    kinds = (RandomizedResponse,)
-    currencies = CURRENCIES
-    less_noise = ("epsilon", math.inf)
-
-    def bought(self, amount, currency):
-        return RandomizedResponse.for_amount(amount, currency=currency, answers=4, protection=PERSON)
+CASES = list(itertools.product([1e-9, 1.0, 12.0], [2, 10, 1000]))
 
 
 def response(epsilon: float = 1.0, answers: int = 2, protection: Protection = ROW) -> RandomizedResponse:
@@ -77,17 +67,8 @@ def test_two_recorded_coins_decide_as_in_the_survey(monkeypatch):
     assert RandomizedResponse.coins(protection=ROW).draw(np.array([1, 0, 1, 0])).tolist() == [1, 0, 0, 1]
 
 
-@pytest.mark.parametrize(("epsilon", "answers"), [(1.0, 2), (1.5, 5), (2.0, 40)])
-def test_answers_have_their_exact_probabilities_and_not_those_of_another_epsilon(epsilon, answers):
-    draws = 1_000_000
-    drawn = response(epsilon, answers).draw(np.full(draws, 1, dtype=np.int64))
-    observed = np.bincount(drawn, minlength=answers)
-    assert chi_square_p(observed, odds(response(epsilon, answers))[1] * draws) > 1e-9
-    assert chi_square_p(observed, odds(response(epsilon * 1.05, answers))[1] * draws) < 1e-9
-
-
-@pytest.mark.parametrize("answers", [2, 3, 10, 1000])
-@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 4.0])
+@pytest.mark.parametrize("answers", [2, 3, 1000])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 4.0])
 def test_no_test_of_an_answer_beats_its_mu_and_one_reaches_it(epsilon, answers):
     here, there = odds(response(epsilon, answers))
     order = np.argsort(there / here)
@@ -97,8 +78,8 @@ def test_no_test_of_an_answer_beats_its_mu_and_one_reaches_it(epsilon, answers):
     assert price(response(epsilon, answers), Currency.GDP) <= pure_gdp(epsilon) + 1e-12
 
 
-@pytest.mark.parametrize("answers", [2, 3, 10, 1000])
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize("answers", [2, 10, 1000])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_its_rho_covers_the_renyi_divergence_of_every_order_which_that_of_order_one_does_not(epsilon, answers):
     here, there = odds(response(epsilon, answers))
     divergence = float((here * np.log(here / there)).sum())
@@ -118,18 +99,6 @@ def test_a_person_with_three_answers_pays_three_times():
         assert 3 * alone - 3 <= thrice <= 3 * alone
 
 
-@pytest.mark.parametrize("currency", CURRENCIES)
-def test_no_answers_show_more_than_was_charged_unless_a_person_gives_more_of_them(currency):
-    """The event is that all answers are those of this person, and not of the one that stands in for it."""
-    mechanism, draws = response(1.0), 400_000
-    here, there = (mechanism.draw(np.full((draws, 3), code, dtype=np.int64)) == 0 for code in (0, 1))
-    at_least = AT_LEAST[currency]
-    assert 0.9 * price(mechanism, currency) < at_least(here[:, 0], there[:, 0]) <= price(mechanism, currency)
-    charged = price(response(1.0, 2, PERSON), currency)
-    mostly = [sides.sum(axis=1) >= (3 if currency is Currency.PURE else 2) for sides in (here, there)]
-    assert price(mechanism, currency) < at_least(*mostly) <= charged
-
-
 def test_estimates_are_right_on_average_exactly():
     """Estimates are linear, so those of the expected counts are the expected estimates."""
     mechanism = RandomizedResponse.coins(protection=ROW)
@@ -137,23 +106,13 @@ def test_estimates_are_right_on_average_exactly():
     expected = (true * 3 + true[::-1]) // 4
     assert mechanism.estimate(expected).tolist() == true.tolist()
     assert np.abs(expected - true).max() == 800
-
-
-@pytest.mark.parametrize(("epsilon", "true"), [(1.0, [900, 100]), (2.0, [500, 300, 150, 50]), (1.0, [0, 1000, 0])])
-def test_estimates_scatter_around_the_truth_as_far_as_their_standard_errors_say(epsilon, true):
-    surveys, mechanism = 1000, response(epsilon, len(true))
-    codes = np.tile(np.repeat(np.arange(len(true)), true), (surveys, 1))
-    counts = np.array([np.bincount(row, minlength=len(true)) for row in mechanism.draw(codes)])
-    estimates = np.array([mechanism.estimate(row) for row in counts])
-    errors = np.array([mechanism.standard_errors(row) for row in counts])
-    assert np.allclose(estimates.sum(axis=1), sum(true))
-    spread = estimates.std(axis=0)
-    assert (np.abs(estimates.mean(axis=0) - true) < 6 * spread / math.sqrt(surveys)).all()
-    assert np.allclose(spread, errors.mean(axis=0), rtol=0.12)
-    assert (np.abs(counts.mean(axis=0) - true) > 6 * spread / math.sqrt(surveys)).any()  # what was collected is biased
-    dearer = response(1.1 * epsilon, len(true))
-    biased = np.array([dearer.estimate(row) for row in counts])
-    assert (np.abs(biased.mean(axis=0) - true) > 6 * spread / math.sqrt(surveys)).any()
+    several = response(2.0, 4)
+    odds_of_truth, other = several.probabilities
+    rows = [500, 300, 150, 50]
+    expected = [(odds_of_truth - other) * count + other * sum(rows) for count in rows]
+    assert several.estimate(np.rint(10**9 * np.array(expected, dtype=float)).astype(np.int64)) == pytest.approx(
+        10**9 * np.array(rows), rel=1e-8
+    )
 
 
 def test_the_randomness_comes_from_the_entropy_stream_and_never_depends_on_the_answers(monkeypatch):
@@ -195,9 +154,8 @@ def test_answers_that_are_not_coded_are_refused_by_a_constant_sentence_before_an
 
 @pytest.mark.parametrize("counts", [np.array([1, 2, 3]), np.array([1.0, 2.0]), np.array([1, -1]), [1, 2], None])
 def test_counts_that_no_survey_has_are_refused(counts):
-    for estimate in (response().estimate, response().standard_errors):
-        with pytest.raises(UsageError, match="counts must be 2 whole numbers"):
-            estimate(counts)
+    with pytest.raises(UsageError, match="counts must be 2 whole numbers"):
+        response().estimate(counts)
 
 
 def test_add_remove_is_refused_with_what_to_do():

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import SpecError, UsageError
-from dpcore.universe import Outside
-from dpcore.universe.fine_days import FineDate, FineDatetime, WeekTimes
-from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
-from dpcore.universe.leaves import MOST_CELLS, Leaves
+from dpcore.tables.reading.encoding import encode
+from dpcore.universe.fine_days import FineDate, FineDatetime
+from dpcore.universe.fine_numbers import FineInteger, FineNumber
+from dpcore.universe.leaves import MOST_CELLS, Leaves, Scale
 
 RNG = np.random.default_rng(1)
 CENTS = Scale.of(Fraction(0), Fraction(10_000), step=Fraction("0.01"))
@@ -23,17 +23,9 @@ def test_every_multiple_of_a_decimal_step_is_read_and_released_as_written() -> N
     values = CENTS.values(places)
     assert all(len(repr(value).split(".")[1]) <= 2 for value in values.tolist())
     cells = np.searchsorted(column.cell_bounds, places, side="right") - 1
-    assert np.array_equal(column.encode(pa.array(values)), cells)
+    assert np.array_equal(encode(column, pa.array(values)), cells)
     texts = pa.array([f"{value:.2f}" for value in values])
-    assert np.array_equal(column.encode(texts), cells)
-
-
-def test_other_numbers_are_read_as_the_nearest_multiple_and_those_outside_by_the_policy() -> None:
-    column = FineNumber(scale=CENTS, starts=(1, 29, 30), missing=True)
-    values = pa.array([0.0049, 0.0051, 0.29, 0.2949, 0.2951, -3.0, 20_000.0, None])
-    assert column.encode(values).tolist() == [0, 1, 2, 2, 3, 0, 3, 4]
-    dropping = FineNumber(scale=CENTS, starts=(1,), outside=Outside.DROP)
-    assert dropping.encode(pa.array([-0.001, 10_000.0, 10_000.001])).tolist() == [-1, 1, -1]
+    assert np.array_equal(encode(column, texts), cells)
 
 
 def test_a_drawn_value_lies_in_its_cell_and_follows_the_leaves() -> None:
@@ -56,22 +48,6 @@ def test_labels_say_what_a_cell_contains() -> None:
     days = FineDate(minimum=date(2025, 1, 1), maximum=date(2025, 1, 31), starts=(1, 2))
     assert days.labels == ("2025-01-01", "2025-01-02", "2025-01-03 to 2025-01-31")
     assert FineNumber(scale=CENTS, starts=(1, 50)).labels == ("0", "[0.01, 0.5)", "[0.5, 10000]")
-
-
-def test_a_time_of_the_week_is_counted_from_monday_within_the_declared_range() -> None:
-    column = FineDatetime(minimum=datetime(2025, 1, 6), maximum=datetime(2025, 1, 19, 23), step="hour")
-    moments = [
-        datetime(2025, 1, 6, 0, 59),
-        datetime(2025, 1, 14, 13),
-        datetime(2025, 1, 19, 23, 30),
-        datetime(2024, 1, 1),
-    ]
-    week = WeekTimes(column=column, starts=tuple(range(1, 168)), outside=Outside.OTHER)
-    assert week.encode(pa.array(moments)).tolist() == [0, 37, 168, 168]
-    clipped = WeekTimes(column=column, starts=tuple(range(1, 168)), outside=Outside.CLIP)
-    assert clipped.encode(pa.array(moments)).tolist() == [0, 37, 167, 0]
-    with pytest.raises(UsageError, match="not released"):
-        week.decode(np.array([0]), RNG)
 
 
 def test_a_datetime_never_leaves_its_bounds() -> None:

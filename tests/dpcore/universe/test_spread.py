@@ -6,11 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpcore.errors import UsageError
 from dpcore.universe import Attribute, Boolean, Categorical, Date, Datetime, Every, Integer, Number, Outside
 from dpcore.universe.description import describe, restored
 from dpcore.universe.fine_days import FineDate, FineDatetime
-from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
-from dpcore.universe.leaves import Leaves
+from dpcore.universe.fine_numbers import FineInteger, FineNumber
+from dpcore.universe.leaves import Leaves, Scale
 from dpcore.universe.numeric import UnevenInteger
 from dpcore.universe.spread import category_values, null_codes
 from dpcore.universe.spreading import spread_of
@@ -79,6 +80,10 @@ def test_moments_are_the_means_of_draws(kind: str) -> None:
 def test_a_described_column_is_restored(kind: str) -> None:
     assert restored(describe(ORDERED[kind])) == ORDERED[kind]
     assert restored(describe(ORDERED[kind])) != ORDERED["integer" if kind == "number" else "number"]
+    described = describe(ORDERED[kind])
+    for name in described:
+        with pytest.raises(UsageError, match="damaged"):
+            restored({part: value for part, value in described.items() if part != name})
 
 
 def test_released_categories_and_nulls_are_those_that_decode_gives() -> None:

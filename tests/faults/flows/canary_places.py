@@ -1,14 +1,13 @@
 """Where a failure is forced: every step of a run, and the places within them that have private data at hand."""
 
+ROUND = ["select", "measure", "update"]
 STEPS = [
     "reserve",
     "check_rows",
     "ingest",
     "histogram",
     "begin",
-    "select",
-    "measure",
-    "update",
+    *ROUND,
     "sample",
     "publish",
     "settle",
@@ -16,7 +15,7 @@ STEPS = [
 ]
 
 PLACES = (
-    *(f"dpcore.runs.synthesis:Synthesis.{step}" for step in STEPS),
+    *(f"dpcore.runs.{'rounds:Rounds' if step in ROUND else 'synthesis:Synthesis'}.{step}" for step in STEPS),
     "dpcore.runs.synthesis:Synthesis.choose_limit",
     "dpcore.runs.synthesis:Synthesis.learn_sizes",
     "dpcore.tables.engines:ingest",

@@ -114,9 +114,9 @@ class Draws:
             return answer
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                Synthesis, "_seed", lambda _run, purpose: len(purpose)
-            )  # else by the run's id, which is new each time
+            for module in ("release.draft", "runs.draft", "runs.synthesis"):
+                # else by the run's id, which is new each time
+                patch.setattr(f"dpcore.{module}.public_seed", lambda purpose, _run: len(purpose))
             patch.setattr(entropy, "random_words", words)
             patch.setattr(BoundingDraws, "fresh", lambda unit_key=None: BoundingDraws(bytes(32)))
             patch.setattr(DiscreteGaussian, "draw", answered(real_noise))

@@ -22,12 +22,15 @@ import dpcore.ledger.ledger as protocol
 from dpcore.curator.curator import Curator
 from dpcore.ledger import open_ledger
 from dpcore.marginals.measurements import Measurement
+from dpcore.runs.rounds import Rounds
 from dpcore.runs.synthesis import Synthesis
 from dpcore.steward.verify import verify_ledger
 from flows.tasks.retry import retry_infrastructure
+from tests.campaign import often
 from tests.conftest import Workspace
+from tests.flows.connections import GATE
 from tests.flows.deployed import Deployed, deploy, started, transcript
-from tests.flows.server.gated import STEP, VARIABLE
+from tests.flows.server.gated import STEP
 from tests.flows.stack import wait_for
 from tests.postgres import PostgresServer
 
@@ -46,16 +49,16 @@ def deployed(workspace: Workspace, prefect_server: str) -> Deployed:
 
 def fail_in_round(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the update of a round fail, once."""
-    update = Synthesis.update
+    update = Rounds.update
     failures = [number]
 
-    def failing(self: Synthesis, number: int, measurement: Measurement | None) -> None:
+    def failing(self: Rounds, number: int, measurement: Measurement | None) -> None:
         if number in failures:
             failures.remove(number)
             raise ValueError(number)
         update(self, number, measurement)
 
-    monkeypatch.setattr(Synthesis, "update", failing)
+    monkeypatch.setattr(Rounds, "update", failing)
 
 
 def test_a_retry_of_a_completed_run_changes_nothing(
@@ -134,6 +137,7 @@ def test_a_flow_that_draws_again_would_be_noticed(
     assert started().total() > ONCE.total()
 
 
+@pytest.mark.campaign
 def test_of_several_processes_with_one_run_one_draws_and_the_next_goes_on_if_it_is_killed(
     workspace: Workspace, prefect_server: str, tmp_path: Path
 ) -> None:
@@ -148,11 +152,11 @@ def test_of_several_processes_with_one_run_one_draws_and_the_next_goes_on_if_it_
 
     with ExitStack() as running:
         processes: dict[int, subprocess.Popen[str]] = {}
-        for _ in range(3):
-            process = running.enter_context(gated.process(run, **{VARIABLE: str(gate)}))
+        for _ in range(often(2, campaign=3)):
+            process = running.enter_context(gated.process(run, **{GATE: str(gate)}))
             running.callback(process.kill)
             processes[process.pid] = process
-        wait_for(lambda: those("paid") | those("waits") == set(processes), "all three")
+        wait_for(lambda: those("paid") | those("waits") == set(processes), "all of them")
         (first,), before = those("paid"), transcript(run)
         assert first not in those("waits")
         processes[first].send_signal(signal.SIGKILL)

@@ -4,7 +4,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from flows.cli.quiet import quiet, server_answers
 from flows.server.password import client_environment
 from flows.server.temporary import own_home, temporary_server
+from tests.flows.stack import wait_for
 
 TINY = """
 from flows.cli.quiet import quiet
@@ -69,14 +69,6 @@ def listens(url: str) -> bool:
         return client.connect_ex((address.hostname, address.port)) == 0
 
 
-def wait_until_nobody_listens(url: str) -> None:
-    deadline = time.monotonic() + 30
-    while listens(url):
-        if time.monotonic() > deadline:
-            pytest.fail("a server is left running")
-        time.sleep(0.05)
-
-
 @pytest.mark.prefect
 def test_a_run_on_a_running_server_prints_only_what_the_script_prints(start: Start, prefect_server: str) -> None:
     run = start(PREFECT_API_URL=prefect_server)
@@ -103,7 +95,7 @@ def test_a_killed_run_leaves_no_server_running(start: Start) -> None:
         url = [run.stdout.readline() for _ in range(3)][1]
         assert listens(url)
         run.send_signal(signal.SIGKILL)
-    wait_until_nobody_listens(url)
+    wait_for(lambda: not listens(url), "the end of the server")
 
 
 def test_a_server_that_vanishes_is_told_in_one_line(start: Start) -> None:
@@ -118,10 +110,10 @@ def test_a_server_that_vanishes_is_told_in_one_line(start: Start) -> None:
     assert (err, run.returncode) == ("", 0)
 
 
-def test_a_server_that_does_not_answer_is_refused_before_anything_is_done(
+def test_a_server_that_does_not_answer_is_refused_before_anything_is_done_and_without_its_password(
     start: Start,
 ) -> None:
-    run = start(PREFECT_API_URL=NOBODY)
+    run = start(PREFECT_API_URL=NOBODY.replace("//", "//user:secret@"))
     expected = f"UsageError: the Prefect server at {NOBODY} does not answer; start it, or unset PREFECT_API_URL to run on a temporary one"
     assert run.communicate() == (f"before\n{expected}\nafter\n", "")
 
@@ -140,11 +132,9 @@ def test_what_is_no_prefect_server_does_not_answer(url: str) -> None:
     assert not server_answers(url, timeout=1)
 
 
-def test_a_silent_server_is_given_up_in_time() -> None:
+def test_a_silent_server_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        started = time.monotonic()
         assert not server_answers(f"http://127.0.0.1:{silent.getsockname()[1]}/api", timeout=0.2)
-        assert time.monotonic() - started < 5
 
 
 @pytest.mark.prefect
@@ -157,13 +147,6 @@ def test_a_running_server_answers_and_a_wrong_path_does_not(prefect_server: str)
 def test_a_quiet_context_within_another_uses_the_same_server(prefect_server: str) -> None:
     with quiet() as url:
         assert url == prefect_server
-
-
-def test_the_password_in_a_url_is_not_shown(start: Start) -> None:
-    out, err = start(PREFECT_API_URL="http://user:secret@127.0.0.1:9/api").communicate()
-    assert err == ""
-    assert "secret" not in out
-    assert "http://127.0.0.1:9/api" in out
 
 
 def test_dpflow_keeps_a_prefect_home_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

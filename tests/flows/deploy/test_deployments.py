@@ -8,9 +8,23 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from prefect.blocks.system import Secret
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
+from prefect.client.schemas.schedules import CronSchedule
+from prefect.server.schemas import actions
+from prefect.states import Running
+from prefect.workers.process import ProcessWorker
 
+from dpcore.errors import UsageError
+from dpcore.ledger import Balance
+from dpcore.reporting import overview
 from dpcore.steward.dashboards import register_dashboard, unregister_dashboard
 from dpcore.steward.registry import register, unregister
+from flows.deploy import deployments
+from flows.deploy.deployments import deploy
+from flows.deploy.pool import ensure_pool
+from flows.pages.form import refresh_forms
 from tests.conftest import Workspace
 
 pytestmark = pytest.mark.prefect
@@ -20,8 +34,6 @@ SAMPLE = Path(__file__).parents[3] / "data" / "clinic-visits.yaml"
 
 @contextmanager
 def client() -> Iterator[Any]:
-    from prefect.client.orchestration import get_client  # noqa: PLC0415
-
     with get_client(sync_client=True) as found:
         yield found
 
@@ -29,8 +41,6 @@ def client() -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def _pool(workspace: Workspace, prefect_server: str) -> Iterator[None]:
     """A work pool, and no deployment of ours left behind."""
-    from flows.deploy.pool import ensure_pool  # noqa: PLC0415
-
     ensure_pool("dpflow", worker=True)
     yield
     with client() as api:
@@ -39,8 +49,6 @@ def _pool(workspace: Workspace, prefect_server: str) -> Iterator[None]:
 
 
 def deployed() -> Any:
-    from flows.deploy.deployments import deploy  # noqa: PLC0415
-
     return deploy("dpflow")
 
 
@@ -86,8 +94,6 @@ def test_each_registered_dashboard_is_a_deployment_in_the_queue_of_its_account(w
 
 
 def test_the_runs_of_one_account_are_taken_one_at_a_time_whatever_their_deployment(workspace: Workspace) -> None:
-    from prefect.states import Running  # noqa: PLC0415
-
     register(workspace.spec, name="first")
     register(workspace.spec, name="second")
     deployed()
@@ -112,10 +118,6 @@ def test_the_runs_of_one_account_are_taken_one_at_a_time_whatever_their_deployme
 def test_the_form_is_written_again_when_the_balance_changes_unless_a_run_is_about_to_start(
     workspace: Workspace,
 ) -> None:
-    from dpcore.ledger import Balance  # noqa: PLC0415
-    from dpcore.reporting import overview  # noqa: PLC0415
-    from flows.pages.form import refresh_forms  # noqa: PLC0415
-
     def shown() -> str:
         return str(read("synthesize/first").parameter_openapi_schema["properties"]["epsilon"]["description"])
 
@@ -165,9 +167,6 @@ def test_deployed_again_it_is_updated_and_not_doubled(workspace: Workspace) -> N
 
 
 def test_what_was_switched_off_or_added_in_the_ui_stays_so(workspace: Workspace) -> None:
-    from prefect.client.schemas.actions import DeploymentUpdate  # noqa: PLC0415
-    from prefect.client.schemas.schedules import CronSchedule  # noqa: PLC0415
-
     register(workspace.spec, name="first", cron="0 3 * * *")
     deployed()
     found = read("synthesize/first")
@@ -240,8 +239,6 @@ def use_another_limit(api: Any, found: Any) -> None:
 
 def name_blocks(api: Any, found: Any) -> None:
     """Have the code and the infrastructure come from blocks."""
-    from prefect.blocks.system import Secret  # noqa: PLC0415
-
     block = str(Secret(value="x").save("any", overwrite=True))
     body = {"storage_document_id": block, "infrastructure_document_id": block}
     api.request("PATCH", f"/deployments/{found.id}", json=body)
@@ -251,10 +248,10 @@ LIMITS = [take_limit_away, raise_limit, switch_limit_off, use_another_limit]
 
 
 def test_whatever_was_changed_at_the_server_is_as_deployed_after_the_next_time(workspace: Workspace) -> None:
-    from prefect.server.schemas.actions import DeploymentUpdate  # noqa: PLC0415
-
-    assert set(DeploymentUpdate.model_fields) == CHANGED.keys() | OTHERWISE  # so a new version's new field is noticed
-    ensure_other_pool()
+    assert (
+        set(actions.DeploymentUpdate.model_fields) == CHANGED.keys() | OTHERWISE
+    )  # so a new version's new field is noticed
+    ensure_pool("other", worker=True)
     register(workspace.spec, name="first", cron="0 3 * * *", timezone="Europe/Zurich")
     deployed()
     right = _compared(read("synthesize/first"))
@@ -285,8 +282,6 @@ def test_a_field_that_is_not_told_again_would_stay_changed(
     field: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Control: what the test above rests on. Prefect's own update leaves out what was not chosen, such as the path."""
-    from flows.deploy import deployments  # noqa: PLC0415
-
     everything = deployments._fields
     register(workspace.spec, name="first")
     deployed()
@@ -320,9 +315,7 @@ SWITCHES = {"active", "replaces"}
 
 
 def test_whatever_was_changed_in_a_schedule_is_as_deployed_after_the_next_time(workspace: Workspace) -> None:
-    from prefect.server.schemas.actions import DeploymentScheduleUpdate  # noqa: PLC0415
-
-    assert set(DeploymentScheduleUpdate.model_fields) == SCHEDULE.keys() | SWITCHES
+    assert set(actions.DeploymentScheduleUpdate.model_fields) == SCHEDULE.keys() | SWITCHES
     register(workspace.spec, name="first", cron="0 3 * * *", timezone="Europe/Zurich")
     deployed()
     right = _compared(read("synthesize/first"))
@@ -338,15 +331,13 @@ def test_whatever_was_changed_in_a_schedule_is_as_deployed_after_the_next_time(w
 
 @pytest.mark.parametrize(
     ("planted", "field"),
-    [("_told", "max_scheduled_runs"), ("_plan", "slug")],
+    [("_settable", "max_scheduled_runs"), ("_plan", "slug")],
     ids=["not compared", "by its name alone"],
 )
 def test_a_field_of_a_schedule_that_is_not_looked_at_would_stay_changed(
     planted: str, field: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Control: without a look at the limit it stays, and a schedule that is known by its name alone is doubled when it is renamed."""
-    from flows.deploy import deployments  # noqa: PLC0415
-
     register(workspace.spec, name="first", cron="0 3 * * *")
     deployed()
     right = _compared(read("synthesize/first"))
@@ -355,7 +346,7 @@ def test_a_field_of_a_schedule_that_is_not_looked_at_would_stay_changed(
         path = f"/deployments/{found.id}/schedules/{found.schedules[0].id}"
         api.request("PATCH", path, json={field: SCHEDULE[field]})
     less = {
-        "_told": lambda it: (it.schedule, it.parameters, it.active, it.slug),
+        "_settable": lambda it: (it.schedule, it.parameters, it.active, it.slug),
         "_plan": lambda it: (it.schedule, it.parameters, it.slug),
     }
     monkeypatch.setattr(deployments, planted, less[planted])
@@ -379,16 +370,11 @@ PERSONS = {"description": "ours", "is_paused": True, "concurrency_limit": 3}
 
 
 def test_the_template_of_the_pool_is_set_back_and_what_a_person_decides_about_it_stays(workspace: Workspace) -> None:
-    from prefect.server.schemas.actions import WorkPoolUpdate  # noqa: PLC0415
-    from prefect.workers.process import ProcessWorker  # noqa: PLC0415
-
-    from flows.deploy.pool import ensure_pool  # noqa: PLC0415
-
     ours, elsewhere = (
         {"base_job_template"},
         {"storage_configuration"},
     )  # for flows that are sent to a worker as a pickle
-    assert set(WorkPoolUpdate.model_fields) == PERSONS.keys() | ours | elsewhere
+    assert set(actions.WorkPoolUpdate.model_fields) == PERSONS.keys() | ours | elsewhere
     ensure_pool("changed", worker=True)
     with client() as api:
         template = ProcessWorker.get_default_base_job_template()
@@ -412,12 +398,6 @@ def test_what_a_person_decides_about_the_queue_of_an_account_stays(workspace: Wo
         api.request("PATCH", "/work_pools/dpflow/queues/visits", json={"is_paused": False, "concurrency_limit": 1})
 
 
-def ensure_other_pool() -> None:
-    from flows.deploy.pool import ensure_pool  # noqa: PLC0415
-
-    ensure_pool("other", worker=True)
-
-
 def test_an_unregistered_spec_is_removed_and_what_others_deployed_is_not(workspace: Workspace) -> None:
     register(workspace.spec, name="first")
     register(workspace.spec, name="second")
@@ -433,11 +413,6 @@ def test_an_unregistered_spec_is_removed_and_what_others_deployed_is_not(workspa
 
 
 def test_a_pool_of_another_type_is_no_place_for_our_worker(workspace: Workspace) -> None:
-    from prefect.client.schemas.actions import WorkPoolCreate  # noqa: PLC0415
-
-    from dpcore.errors import UsageError  # noqa: PLC0415
-    from flows.deploy.pool import ensure_pool  # noqa: PLC0415
-
     with client() as api:
         api.create_work_pool(WorkPoolCreate(name="elsewhere", type="kubernetes"))
     ensure_pool("elsewhere", worker=False)
@@ -448,8 +423,6 @@ def test_a_pool_of_another_type_is_no_place_for_our_worker(workspace: Workspace)
 def test_prefect_deploy_gives_the_same_deployments_for_the_sample(
     prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flows.deploy import deployments  # noqa: PLC0415
-
     monkeypatch.setenv("DPFLOW_REGISTRY", str(tmp_path / "registry"))  # the sample's own is the one of this project
     # Prefect's command knows neither spec nor ledger. The first run, or `budget`, fills the form in.
     monkeypatch.setattr(deployments, "filled", lambda schema, *_: schema)

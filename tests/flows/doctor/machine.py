@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterable, Iterator
@@ -169,19 +170,33 @@ def amiss(machine: Machine, checks: Iterable[str]) -> set[str]:
     return {check for check in checks if find(machine, check).level is not Level.OK}
 
 
-def make_place(folder: Path, patch: pytest.MonkeyPatch, server: FakeServer, *, url: str) -> Place:
-    """Set everything up as a careful steward would."""
-    folder.mkdir()
-    folder.chmod(0o755)  # whatever the mask
+def make_place(folder: Path, patch: pytest.MonkeyPatch, server: FakeServer, *, url: str, like: Path) -> Place:
+    """Set everything up as a careful steward would: the first time, or as a copy of what was made in this folder then.
+
+    Args:
+        folder: The folder of the machine.
+        patch: What undoes all changes to the environment.
+        server: The server of the machine.
+        url: The server's address.
+        like: Where the copy is kept.
+    """
+    if like.exists():
+        shutil.copytree(like, folder)
+    else:
+        folder.mkdir()
+        folder.chmod(0o755)  # whatever the mask
     patch.chdir(folder)
     for name in [name for name in os.environ if name.startswith(("PREFECT_", "DPFLOW_", "OTEL_"))]:
         patch.delenv(name)
     place = Place(folder, patch, server)
     place.set(**SAFE, PREFECT_HOME=str(folder / "home"), PREFECT_API_URL=url, PREFECT_API_AUTH_STRING=SOMEBODY)
     patch.setattr("resource.getrlimit", lambda _kind: (0, 0))
+    if like.exists():
+        return place
     Workspace(folder, place.write("spec.yaml", SPEC)).open_account()
     place.write("visits.csv", f"person,sex,age,smoker,city\n{SECRET},F,1,true,north\n").chmod(0o600)
     place.spec(registered=True)
     place.private.mkdir(mode=0o700, exist_ok=True)
     place.write(".dpflow/private/failures.log", SECRET).chmod(0o600)
+    shutil.copytree(folder, like)
     return place

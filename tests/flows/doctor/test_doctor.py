@@ -61,7 +61,7 @@ def place(folder: Path, served: tuple[FakeServer, str], calm: Calm, monkeypatch:
     """A well kept machine."""
     server, url = served
     vars(server).update(vars(FakeServer()))
-    yield replace(make_place(folder, monkeypatch, server, url=url), calm=calm)
+    yield replace(make_place(folder, monkeypatch, server, url=url, like=folder.with_name("like")), calm=calm)
     monkeypatch.chdir(folder.parent)
     shutil.rmtree(folder)
 
@@ -70,7 +70,8 @@ def place(folder: Path, served: tuple[FakeServer, str], calm: Calm, monkeypatch:
 def calm(folder: Path, served: tuple[FakeServer, str]) -> Calm:
     """The settings on that machine."""
     with pytest.MonkeyPatch.context() as patch:
-        found = Calm(make_place(folder, patch, served[0], url=served[1]).look().settings, prefect_variables())
+        made = make_place(folder, patch, served[0], url=served[1], like=folder.with_name("like"))
+        found = Calm(made.look().settings, prefect_variables())
     shutil.rmtree(folder)
     return found
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from dpcore.ledger import Ledger, Operation
 from flows.synthesize import synthesize
 from flows.tasks import retry
+from tests.flows.connections import GATE
 
-__all__ = ["STEP", "VARIABLE", "synthesize"]
+__all__ = ["STEP", "synthesize"]
 
-VARIABLE = "DPFLOW_TEST_GATE"
 STEP = "round-002/measure"
 
 
@@ -40,5 +40,5 @@ def _close(gate: Path) -> None:
     retry.retry_infrastructure.__kwdefaults__["sleep"] = sleep
 
 
-if VARIABLE in os.environ:
-    _close(Path(os.environ[VARIABLE]))
+if GATE in os.environ:
+    _close(Path(os.environ[GATE]))

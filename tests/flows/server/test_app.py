@@ -13,8 +13,9 @@ import sqlalchemy as sa
 from prefect.server.database.configurations import AioSqliteConfiguration
 from sqlalchemy.exc import OperationalError
 
-from flows.server.app import InTurns
+from flows.server.app import InTurns, _turns
 from flows.server.password import authorization
+from tests.flows.stack import RUN_SECONDS
 from tests.hostile_clients import is_last_answer, refused, status_behind_half_open
 
 MANY = 30
@@ -22,10 +23,6 @@ POOL = 15
 """How many connections SQLAlchemy's pool has."""
 
 COUNT, WRITE = sa.text("SELECT count(*) FROM t"), sa.text("INSERT INTO t VALUES (1)")
-
-
-WATCHDOG_SECONDS = 30
-"""Less than the minute that a transaction waits for another, and far more than a request takes."""
 
 
 async def opened(make: Callable[..., AioSqliteConfiguration], folder: Path) -> AioSqliteConfiguration:
@@ -101,7 +98,7 @@ class HoldingConnections(InTurns):
 
 
 async def connections_of_those_that_wait(make: type[InTurns], folder: Path) -> int:
-    """Let many transactions wait for a first one; return how many connections are taken meanwhile."""
+    """Let many transactions wait for a first one, be it for their turn or for a connection; return how many connections they take."""
     database = await opened(make, folder)
     engine = await database.engine()
     pool, free = engine.pool, asyncio.Event()
@@ -114,10 +111,11 @@ async def connections_of_those_that_wait(make: type[InTurns], folder: Path) -> i
             await free.wait()
 
     waiting = [asyncio.create_task(one()) for _ in range(MANY)]
-    taken = -1
-    while taken < pool.checkedout():
-        taken = pool.checkedout()
-        await asyncio.sleep(1)
+    turns = _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+    async with asyncio.timeout(RUN_SECONDS):
+        while len(turns._waiters or ()) < MANY - 1 and pool.checkedout() < POOL:
+            await asyncio.sleep(0.01)
+    taken = pool.checkedout()
     free.set()
     await asyncio.gather(*waiting, return_exceptions=True)
     await engine.dispose()
@@ -183,7 +181,7 @@ def test_half_open_connections_do_not_pile_up_in_the_server(prefect_server: str)
 @pytest.mark.prefect
 def test_a_work_queue_is_paused_and_resumed_at_once_by_every_route(prefect_server: str) -> None:
     secret = authorization(os.environ["PREFECT_API_AUTH_STRING"])
-    with httpx.Client(base_url=prefect_server, trust_env=False, headers=secret, timeout=WATCHDOG_SECONDS) as client:
+    with httpx.Client(base_url=prefect_server, trust_env=False, headers=secret, timeout=RUN_SECONDS) as client:
         client.post("/work_pools/", json={"name": "turns", "type": "process"}).raise_for_status()
         made = client.post("/work_pools/turns/queues", json={"name": "calm"}).raise_for_status().json()
         routes = ("/work_pools/turns/queues/calm", f"/work_queues/{made['id']}")

@@ -3,8 +3,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -12,6 +11,7 @@ import pytest
 
 from flows.server import background
 from flows.server.running import Program, Running, note_down, running, running_url, ui_folder
+from tests.flows.stack import wait_for
 from tests.ports import free_port
 
 SLEEPER = ["-c", "import time; time.sleep(600)"]
@@ -37,11 +37,7 @@ def start(folder: Path, arguments: list[str]) -> int:
 
 
 def wait_until_marked(folder: Path, count: int) -> list[psutil.Process]:
-    deadline = time.monotonic() + 20
-    while len(found := background.all_of(folder)) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
+    return wait_for(lambda: len(found := background.all_of(folder)) >= count and found, "the programs")
 
 
 def test_a_program_is_known_again_by_what_it_was_started_with(folder: Path) -> None:
@@ -61,7 +57,7 @@ def test_a_process_that_was_given_the_same_number_is_not_ours(folder: Path) -> N
             assert found.server.pid == other.pid
             assert not found.server.alive
             assert running_url() is None
-            background.end(background.all_of(folder), patience=5)
+            background.end(background.all_of(folder), patience=60)
             assert other.poll() is None
         finally:
             other.kill()
@@ -71,17 +67,14 @@ def test_children_are_ended_too_even_when_their_parent_was_killed(folder: Path) 
     pid = start(folder, PARENT)
     found = wait_until_marked(folder, 2)
     os.kill(pid, signal.SIGKILL)
-    background.end(background.all_of(folder), patience=5)
+    background.end(background.all_of(folder), patience=60)
     assert background.all_of(folder) == []
     assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in found)
 
 
 def test_one_that_does_not_end_is_killed_after_some_patience(folder: Path) -> None:
     start(folder, STUBBORN)
-    deadline = time.monotonic() + 20
-    while (folder / "log").read_bytes() != b"1\n":
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: (folder / "log").read_bytes() == b"1\n", "the program")
     background.end(background.all_of(folder), patience=0.3)
     assert background.all_of(folder) == []
 
@@ -125,15 +118,8 @@ FREE = BOUND.replace("end_with(int", "(lambda *_, **__: None)(int")
 def started(folder: Path, program: str, other: int) -> psutil.Process:
     """Start a program and its child, and wait until it looks after the other one."""
     pid = start(folder, ["-c", program, str(other)])
-    wait_until(lambda: "ready" in (folder / "log").read_text(encoding="utf-8"))
+    wait_for(lambda: "ready" in (folder / "log").read_text(encoding="utf-8"), "the programs")
     return psutil.Process(pid)
-
-
-def wait_until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def alive(folder: Path) -> set[int]:
@@ -145,7 +131,7 @@ def test_a_program_that_is_bound_to_another_ends_with_it_and_so_do_its_children(
     started(folder, BOUND, other)
     assert len(alive(folder)) == 3
     os.kill(other, signal.SIGKILL)
-    wait_until(lambda: not alive(folder))
+    wait_for(lambda: not alive(folder), "the programs")
     assert (folder / "log").read_text(encoding="utf-8") == "ready\nthe other has ended\n"
 
 
@@ -153,14 +139,14 @@ def test_a_program_that_is_bound_to_one_that_is_gone_ends_at_once(folder: Path) 
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         pass
     start(folder, ["-c", BOUND, str(gone.pid)])
-    wait_until(lambda: (folder / "log").read_text(encoding="utf-8") == "the other has ended\n")
-    wait_until(lambda: not alive(folder))
+    wait_for(lambda: (folder / "log").read_text(encoding="utf-8") == "the other has ended\n", "the programs")
+    wait_for(lambda: not alive(folder), "the programs")
 
 
 def test_a_program_that_is_not_bound_outlives_the_other(folder: Path) -> None:
     other = start(folder, SLEEPER)
     program = started(folder, FREE, other)
     os.kill(other, signal.SIGKILL)
-    wait_until(lambda: other not in alive(folder))
+    wait_for(lambda: other not in alive(folder), "the programs")
     with pytest.raises(psutil.TimeoutExpired):
         program.wait(5 * background.POLL_SECONDS)

@@ -1,5 +1,6 @@
 """Above a threshold a run waits for the steward, has reserved nothing meanwhile, and never runs without having been resumed."""
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -31,7 +32,7 @@ from flows.synthesize import synthesize
 from flows.tasks.approval import _granted
 from flows.tasks.guard import private_flow
 from tests.conftest import Workspace
-from tests.flows.deployed import NAME, Deployed, deploy, deployed_on, started
+from tests.flows.deployed import NAME, Deployed, deploy
 from tests.flows.stack import Stack
 
 pytestmark = pytest.mark.prefect
@@ -216,22 +217,10 @@ def test_only_a_run_that_was_resumed_is_approved(
     assert _granted(states, declaration) is granted
 
 
-def test_a_worker_goes_on_with_a_resumed_run_and_the_server_ends_one_that_is_not(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(stack.folder)  # where the ledger is
-    stack.register("approved")
-    stack.here("approval", "approved", "--above", "0.5", "--within", "1h")
-    with deployed_on(stack, "approved") as name:
-        run = stack.start({"release": "approved"}, deployment=name)
-        stack.wait(run, until=lambda it: it["state_name"] == "Suspended")
-        assert not started("approved")
-        stack.read("POST", f"/flow_runs/{run}/resume", {})
-        assert stack.wait(run)["state_name"] == "Completed", stack.told(run)
-        paid = started("approved")
-        assert paid.total() > 0
-        stack.here("approval", "approved", "--above", "0.5", "--within", "1s")
-        late = stack.start({"release": "approved"}, deployment=name)
-        assert stack.wait(late)["state_name"] == "Failed", stack.told(late)
-        assert stack.states(late)[-1]["message"] == "The flow was paused and never resumed."
-    assert started("approved") == paid
+def test_the_server_ends_a_run_that_is_not_resumed_in_time(stack: Stack) -> None:
+    run = stack.start({"release": "late"}, deployment="synthesize/late")
+    assert stack.wait(run)["state_name"] == "Failed", stack.told(run)
+    assert "Suspended" in [state["name"] for state in stack.states(run)]
+    assert stack.states(run)[-1]["message"] == "The flow was paused and never resumed."
+    (account,) = json.loads(stack.here("ledger", "show", "late", "--json"))["accounts"]
+    assert account["runs"] == []

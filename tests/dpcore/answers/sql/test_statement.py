@@ -2,6 +2,7 @@
 
 import re
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
@@ -30,6 +31,7 @@ from dpcore.answers.sql import QueryError, parse
 from dpcore.errors import UsageError
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.models import FactoredModel
+from dpcore.models.projection import projected
 from dpcore.universe import Universe
 from tests.dpcore.answers.malformed import HOSTILE, VALID, mutated
 from tests.dpcore.answers.releases import declared_universe
@@ -163,7 +165,7 @@ def test_an_unknown_column_lists_those_that_there_are_if_they_are_few() -> None:
 def outcome(sql: str, model: FactoredModel) -> str:
     """Ask a question, and say how it ended. Any other error than ours is raised."""
     try:
-        Prepared(parse(sql, UNIVERSE), UNIVERSE).evaluate(model.marginal)
+        Prepared(parse(sql, UNIVERSE), UNIVERSE).evaluate(partial(projected, model))
     except QueryError as error:
         return "mistake" if is_well_said(error, sql) else f"badly said: {error}"
     except UsageError:

@@ -11,6 +11,7 @@ import pytest
 from dpcore.mechanisms.sampling import entropy
 from dpcore.mechanisms.sampling.inversion import MOST_OUTCOMES, InversionTable, has_table, inversion_table
 from dpcore.mechanisms.sampling.thresholds import Shape, _rounded_tails, reach_of
+from tests.contracts.mechanism import fixed_stream
 
 mp = mpmath.MPContext()
 mp.dps = 60
@@ -85,11 +86,6 @@ def test_less_than_two_to_the_minus_140_is_cut_off(shape, scale):
         weight = mp.exp(-(beyond**2) / (2 * mp.mpf(scale) ** 2))
         tail = 2 * weight / (1 - ratio) / max(1, scale * math.sqrt(2 * math.pi))
     assert tail < mp.mpf(2) ** -140
-
-
-def fixed_stream(words: list[int]):
-    remaining = iter(words)
-    return lambda count: np.array(list(itertools.islice(remaining, count)), dtype=np.uint64)
 
 
 @pytest.mark.parametrize(

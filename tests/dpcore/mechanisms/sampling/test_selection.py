@@ -1,7 +1,6 @@
 """Selections have their probabilities to the last of 128 bits, whatever the scores."""
 
 import itertools
-import math
 from fractions import Fraction
 
 import mpmath
@@ -10,20 +9,10 @@ import pytest
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.sampling import entropy, selection
-from tests.contracts.mechanism import chi_square_p, recorded_words
+from tests.contracts.mechanism import fixed_stream, recorded_words
 
 mp = mpmath.MPContext()
 mp.prec = 900
-
-LEVELS, CANDIDATES = np.array([0, 30, 60]), np.array([1, 20, 403])
-"""One candidate is best, and as many others are so far behind that about half of all selections go to them."""
-RATE = Fraction(1, 10)
-DRAWS = 25_000
-
-
-def fixed_stream(words: list[int]):
-    remaining = iter(words)
-    return lambda count: np.array(list(itertools.islice(remaining, count)), dtype=np.uint64)
 
 
 def exact_edges(differences: list[int], rate: Fraction) -> list[int]:
@@ -79,52 +68,6 @@ def test_hardly_any_selection_needs_hundreds_of_bits(monkeypatch):
     differences = np.arange(10_000, dtype=np.uint64)
     for _ in range(300):
         selection.softmax(differences, rate=Fraction(1, 1000))
-
-
-def level_counts(select, rate: Fraction) -> np.ndarray:
-    """How often a candidate of each level is selected, of scores in a random order."""
-    level_of = np.random.default_rng(2).permutation(np.repeat(np.arange(3), CANDIDATES))
-    differences = LEVELS[level_of].astype(np.uint64)
-    return np.bincount([level_of[select(differences, rate=rate)] for _ in range(DRAWS)], minlength=3)
-
-
-def softmax_probabilities(rate: float) -> np.ndarray:
-    weights = CANDIDATES * np.exp(-rate * LEVELS)
-    return weights / weights.sum()
-
-
-def permute_and_flip_probabilities(rate: float) -> np.ndarray:
-    """By the number of others that say yes: each of k + 1 is then as likely."""
-    yes = np.exp(-rate * LEVELS)
-
-    def others(level: int) -> np.ndarray:
-        distribution = np.ones(1)
-        for other, number in enumerate(CANDIDATES - (np.arange(3) == level)):
-            k = np.arange(number + 1)
-            binomial = np.array([math.comb(number, int(j)) for j in k], dtype=object)
-            binomial = (binomial * yes[other] ** k * (1 - yes[other]) ** (number - k)).astype(np.float64)
-            distribution = np.convolve(distribution, binomial)
-        return distribution
-
-    shares = [(others(level) / np.arange(1, others(level).size + 1)).sum() for level in range(3)]
-    return CANDIDATES * yes * np.array(shares)
-
-
-@pytest.mark.parametrize(
-    ("select", "probabilities", "others"),
-    [
-        (selection.softmax, softmax_probabilities, permute_and_flip_probabilities),
-        (selection.permute_and_flip, permute_and_flip_probabilities, softmax_probabilities),
-    ],
-)
-def test_selections_have_their_probabilities_and_not_those_of_a_rate_three_percent_off_or_of_the_other(
-    select, probabilities, others
-):
-    assert probabilities(0.1).sum() == pytest.approx(1)
-    observed = level_counts(select, RATE)
-    assert chi_square_p(observed, probabilities(0.1) * DRAWS) > 1e-9
-    assert chi_square_p(observed, probabilities(0.103) * DRAWS) < 1e-9
-    assert chi_square_p(observed, others(0.1) * DRAWS) < 1e-9
 
 
 def test_permute_and_flip_takes_each_accepted_candidate_as_often(monkeypatch):

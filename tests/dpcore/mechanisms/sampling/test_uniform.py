@@ -1,41 +1,13 @@
 """Uniform whole numbers are uniform to the last word."""
 
-import itertools
-
-import numpy as np
 import pytest
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.sampling import entropy, uniform
-from tests.contracts.mechanism import chi_square_p
+from tests.contracts.mechanism import fixed_stream
 
 UNEVEN = 3 << 61
 """A bound that 64 bits hold two and two thirds times: a plain remainder favours the lower two thirds of its range."""
-
-
-def fixed_stream(words: list[int]):
-    remaining = iter(words)
-    return lambda count: np.array(list(itertools.islice(remaining, count)), dtype=np.uint64)
-
-
-def evenness(numbers: np.ndarray, bound: int, cells: int) -> float:
-    observed = np.bincount((numbers.astype(np.float64) / bound * cells).astype(np.int64), minlength=cells)
-    return chi_square_p(observed, np.full(cells, numbers.size / cells))
-
-
-@pytest.mark.parametrize("bound", [2, 3, 7, 1000, 2**32 - 5])
-def test_every_number_below_the_bound_is_as_likely(bound):
-    numbers = uniform.below(bound, 300_000)
-    assert numbers.dtype == np.int64
-    assert numbers.min() >= 0
-    assert numbers.max() < bound
-    assert evenness(numbers, bound, min(bound, 1000)) > 1e-9
-
-
-def test_an_uneven_bound_favours_nobody_where_a_plain_remainder_does():
-    assert evenness(uniform.below(UNEVEN, 300_000), UNEVEN, 12) > 1e-9
-    plain = entropy.random_words(300_000) % np.uint64(UNEVEN)
-    assert evenness(plain, UNEVEN, 12) < 1e-9
 
 
 def test_exactly_the_words_beyond_the_last_multiple_are_drawn_again(monkeypatch):

@@ -2,19 +2,18 @@
 
 import json
 import math
-import time
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-from dpcore import load_spec, synthesize
+from dpcore import load_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, gdp_to_epsilon, zcdp_to_epsilon
 from dpcore.reporting.formatting import figure
 from dpcore.runs.planning.plan import Plan, plan_run
 from tests.conftest import Workspace
-from tests.dpcore.runs.planning.test_plan import declare, dpflow, few_columns
-from tests.dpcore.runs.test_synthesis_adaptive import open_account
+from tests.dpcore.runs.planning.test_plan import declare, few_columns
+from tests.dpcore.runs.releases import dpflow, open_account
 
 
 def wide(folder: Path, *, columns: int, values: int, marginals: int) -> Path:
@@ -37,8 +36,7 @@ def wide(folder: Path, *, columns: int, values: int, marginals: int) -> Path:
     [
         (3, 10, "1,000"),
         (17, 10, "1.0e17"),
-        (19, 10, "1.0e19"),
-        (400, 9, "5.0e381"),
+        (20, 900, "1.2e59"),
     ],
 )
 def test_a_universe_of_any_size_is_planned(
@@ -114,51 +112,3 @@ def test_a_pure_promise_implies_one_in_each_currency(workspace: Workspace) -> No
     assert amounts.rho == pytest.approx(math.tanh(0.5))
     assert amounts.mu is not None
     assert 1.2 < amounts.mu < 1.25  # 2 Phi^-1(e / (1 + e))
-
-
-@pytest.mark.parametrize(
-    ("strategy", "currency", "epsilon"),
-    [
-        ("{name: mwem}", Currency.PURE, 5000.0),
-        ("{name: mwem}", Currency.ZCDP, 2e5),
-        ("{name: adaptive}", Currency.PURE, 5000.0),
-    ],
-)
-def test_what_no_answer_can_take_is_what_stays_unspent(
-    workspace: Workspace, capsys: pytest.CaptureFixture[str], strategy: str, currency: Currency, epsilon: float
-) -> None:
-    delta = 0.0 if currency is Currency.PURE else 1e-9
-    plan = plan_of(workspace, epsilon=epsilon, delta=delta, strategy=strategy)
-    assert plan.unspent > 0.3
-    open_account(epsilon=2 * epsilon, delta=delta, currency=currency)
-    assert synthesize(workspace.spec).spent == pytest.approx((1 - plan.unspent) * plan.amount, rel=0.02)
-    assert dpflow("plan", workspace.spec) == 0
-    assert "unspent    " in capsys.readouterr().out
-
-
-def test_a_usual_epsilon_is_spent_to_the_end(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
-    for strategy in ("{name: mwem}", "{name: adaptive}", "{name: pmw, rounds: 12}"):
-        for delta in (0.0, 1e-9):
-            assert plan_of(workspace, epsilon=10.0, delta=delta, strategy=strategy).unspent < 1e-6
-    assert dpflow("plan", workspace.spec) == 0
-    assert "unspent" not in capsys.readouterr().out
-
-
-def test_what_a_single_tree_leaves_is_not_said_to_be_of_no_use(
-    workspace: Workspace, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec = workspace.folder / "one.yaml"
-    privacy = "{unit: row, neighbours: add-remove, epsilon: 1.0, delta: 1e-9}"
-    column = "universe: {x: {type: integer, min: 0, max: 9999}}"
-    spec.write_text(f"dataset: one\nsource: {{path: one.csv}}\nprivacy: {privacy}\n{column}\n", encoding="utf-8")
-    assert dpflow("plan", spec) == 0
-    assert "unspent    at least 9 % of it: nothing is left to measure; a larger `share`" in capsys.readouterr().out
-
-
-def test_a_hundred_columns_with_all_their_triples_are_planned_in_seconds(workspace: Workspace) -> None:
-    spec = wide(workspace.folder, columns=100, values=10, marginals=3)
-    start = time.process_time()
-    plan = plan_run(load_spec(spec), rows=None)
-    assert time.process_time() - start < 6, "it takes about one second; listing all parts again and again took nine"
-    assert plan.rounds is not None
-    assert plan.rounds.candidates.number == math.comb(100, 2) + math.comb(100, 3)

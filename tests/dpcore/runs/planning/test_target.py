@@ -2,8 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import pairwise
-from math import prod
 from pathlib import Path
 
 import pytest
@@ -11,14 +9,12 @@ import pytest
 from dpcore import load_spec
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
-from dpcore.runs.planning.noise import terms_of
 from dpcore.runs.planning.plan import Plan, plan_run
-from dpcore.runs.planning.target import MOST_EPSILON, Target, epsilon_for
+from dpcore.runs.planning.target import Target, epsilon_for
 from dpcore.spec import Declaration
-from dpcore.strategies import strategy_for
 from tests.conftest import Workspace
-from tests.dpcore.runs.planning.test_plan import ALL_PAIRS, RANGES, declare, dpflow, few_columns
-from tests.dpcore.runs.test_synthesis_adaptive import open_account
+from tests.dpcore.runs.planning.test_plan import ALL_PAIRS, RANGES, declare, few_columns
+from tests.dpcore.runs.releases import dpflow, open_account
 
 ROWS = 20_000
 
@@ -43,9 +39,14 @@ def below(epsilon: float) -> float:
     return float(f"{whole}e{int(exponent) - 2}") if whole >= 100 else float(f"999e{int(exponent) - 3}")
 
 
-@pytest.mark.parametrize("currency", list(Currency))
-@pytest.mark.parametrize("strategy", ["{name: adaptive}", "{name: mwem}"])
-@pytest.mark.parametrize("columns", [["age"], ["sex", "age"]])
+@pytest.mark.parametrize(
+    ("currency", "strategy", "columns"),
+    [
+        (Currency.PURE, "{name: adaptive}", ["age"]),
+        (Currency.ZCDP, "{name: mwem}", ["sex", "age"]),
+        (Currency.GDP, "{name: adaptive}", ["sex", "age"]),
+    ],
+)
 def test_the_epsilon_suffices_and_the_next_smaller_one_does_not(
     workspace: Workspace, currency: Currency, strategy: str, columns: list[str]
 ) -> None:
@@ -63,32 +64,6 @@ def test_the_epsilon_suffices_and_the_next_smaller_one_does_not(
     assert target.rounds == (plan.rounds.number if len(columns) > 1 else None)
     assert error_of(plan_run(at(declaration, below(target.epsilon)), rows=ROWS), target) > 0.03
     assert target.spec_error == pytest.approx(error_of(plan_run(declaration, rows=ROWS), target))
-
-
-def test_no_smaller_epsilon_suffices_even_where_more_epsilon_means_more_rounds_and_more_noise(
-    workspace: Workspace,
-) -> None:
-    declare(workspace, "{name: adaptive}", epsilon=1.0)
-    declaration = load_spec(workspace.spec)
-    strategy, rows = strategy_for(declaration), 2000
-    columns = sorted(declaration.universe.names, key=lambda name: declaration.universe.attributes[name].size)[:2]
-    cells = prod(declaration.universe.attributes[name].size for name in columns)
-
-    def error_at(epsilon: float) -> float:
-        terms = terms_of(at(declaration, epsilon), strategy, currency=Currency.GDP, rows=rows)
-        noise = terms.round_noise()
-        assert noise is not None
-        return terms.error(cells, noise)
-
-    epsilons = [percents / 100 for percents in range(150, 450)]
-    errors = [error_at(epsilon) for epsilon in epsilons]
-    before_a_rise = [place for place, (error, later) in enumerate(pairwise(errors)) if error < later]
-    assert len(before_a_rise) > 2, "errors that only fall would show nothing"
-    for place in before_a_rise[:2]:
-        for wanted in (errors[place], 1.001 * errors[place], 0.999 * errors[place]):
-            least = next(epsilon for epsilon, error in zip(epsilons, errors, strict=True) if error <= wanted)
-            found = epsilon_for(declaration, error=wanted, columns=columns, rows=rows)
-            assert (found.epsilon, found.cells) == (least, cells)
 
 
 def test_a_smaller_error_a_larger_marginal_or_a_smaller_table_needs_more_epsilon(workspace: Workspace) -> None:
@@ -123,7 +98,7 @@ def test_ranges_leave_less_for_a_column(workspace: Workspace) -> None:
     assert found[0] < found[1]
 
 
-@pytest.mark.parametrize("error", [0.0, -0.1, 2.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("error", [0.0, 2.0, float("nan")])
 def test_an_error_that_is_no_share_is_refused(workspace: Workspace, error: float) -> None:
     with pytest.raises(UsageError, match="above 0 and below 2"):
         epsilon_for(load_spec(workspace.spec), error=error, columns=["sex"], rows=None)
@@ -140,10 +115,10 @@ def test_columns_that_make_no_marginal_are_refused(workspace: Workspace, columns
 
 def test_an_error_that_no_epsilon_reaches_is_refused_with_the_one_that_is_reached(workspace: Workspace) -> None:
     declaration = load_spec(workspace.spec)
-    with pytest.raises(UsageError, match=f"at {MOST_EPSILON:g} it is") as refused:
+    with pytest.raises(UsageError, match="at 100 it is") as refused:
         epsilon_for(declaration, error=1e-6, columns=["age"], rows=100)
     reached = float(str(refused.value).split("it is ")[1].split()[0])
-    column = plan_run(at(declaration, MOST_EPSILON), rows=100).first[1]
+    column = plan_run(at(declaration, 100.0), rows=100).first[1]
     assert reached == pytest.approx(column.error, rel=0.01)
 
 

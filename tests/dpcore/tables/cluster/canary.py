@@ -5,7 +5,8 @@ It works in its working folder. What it prints last is where each of two words w
 
 import json
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,7 @@ from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.engine import EngineSpec
 from dpcore.spec.source import SourceSpec
 from dpcore.tables.cluster import connected
-from dpcore.tables.cluster.histogram import ClusterHistogram
-from dpcore.tables.cluster.records import ingest_on, readable_version_on
+from dpcore.tables.cluster.engine import DaskEngine
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source
 from dpcore.universe import Categorical, Integer, Universe
 from tests.dpcore.tables.cluster.parts import Careless, CarelessCoding
@@ -48,16 +48,16 @@ def main() -> None:
             "version": fingerprint._key,
         },
     )
-    with connected(EngineSpec(name="dask", workers=2)) as client:
-        histogram = ClusterHistogram(
-            ingest_on(client, source, coding=CODING, draws=draws, fingerprint=fingerprint), UNIVERSE
-        )
+    with connected(EngineSpec(name="dask", workers=1)) as client:
+        engine = DaskEngine(EngineSpec(name="dask"), connect=lambda _: nullcontext(client))
+        read = partial(engine.read, draws=draws, fingerprint=fingerprint)
+        histogram = engine.count(read(source, coding=CODING), UNIVERSE)
         histogram.marginal((0, 1))
-        kept = Path("private").rglob("storage/*dpflow-boundunits*")  # for as long as the histogram
+        kept = Path("private").rglob("storage/*dpflow-finish_units*")  # for as long as the histogram
         spilled = [path.read_bytes() for path in kept]
         for fail in (
-            lambda: ingest_on(client, broken, coding=CODING, draws=draws, fingerprint=fingerprint),
-            lambda: readable_version_on(client, source, coding=careless, undecided=("age",), fingerprint=fingerprint),
+            lambda: read(broken, coding=CODING),
+            lambda: engine.version(source, coding=careless, undecided=("age",), fingerprint=fingerprint),
         ):
             try:
                 fail()

@@ -14,7 +14,7 @@ from dpcore.tables.sources.part import Part
 
 
 @dataclass(frozen=True)
-class Around:
+class Around(Part):
     """A part as it is."""
 
     inner: Part
@@ -35,9 +35,6 @@ class Around:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return self.inner.batches(columns)
-
-    def split(self) -> tuple["Around", ...]:
-        return (self,)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.tables.cluster.scratch import scratch_folder
+from dpcore.tables.cluster.connecting import scratch_folder
 
 
 @pytest.fixture(autouse=True)

@@ -74,12 +74,14 @@ def test_any_sets_of_any_blocks_are_counted_as_by_hand(
         assert np.array_equal(counts, naive(table, weights, everything, one))
 
 
-def test_many_rows_on_all_threads_are_counted_once_each() -> None:
+def test_many_rows_on_all_threads_are_counted_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting_sets, "BATCH_ROWS", 1 << 14)
+    monkeypatch.setattr(counting_sets, "FEW_ROWS", 1 << 14)
     shape = [7, 300, 2, 50, 11]
     rng = np.random.default_rng(3)
-    table = rng.integers(0, shape, (2_000_000, len(shape)))
+    table = rng.integers(0, shape, (200_000, len(shape)))
     sets = [axes[::-1] for axes in combinations(range(len(shape)), 2)]
-    found = count_sets(chunks_of(table, None, shape, [5, 700_000, 700_001]), shape=shape, sets=sets)
+    found = count_sets(chunks_of(table, None, shape, [5, 70_000, 70_001]), shape=shape, sets=sets)
     for axes, counts in zip(sets, found, strict=True):
         flat = np.ravel_multi_index(table[:, axes].T, counts.shape)
         assert np.array_equal(counts.ravel(), np.bincount(flat, minlength=counts.size))

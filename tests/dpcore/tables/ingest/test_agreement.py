@@ -4,12 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.errors import UsageError
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.tables.histogram import LocalHistogram
 from dpcore.tables.ingest import Coding, Draws, Source, ingest
-from dpcore.tables.ingest.agreement import agreed
-from dpcore.tables.ingest.coded import Coded
 from dpcore.universe import Integer, Outside, Universe
 from tests.dpcore.models.row_draws import Piece
 
@@ -37,16 +34,3 @@ def test_contradicting_rows_take_the_value_of_one_of_them(batch: int) -> None:
     assert ((by_person > 0).sum(axis=1) == 1).all()
     assert (by_person.sum(axis=1) == 3).all()
     assert ((counted(table(1), constant=()).sum(axis=2) > 0).sum(axis=1) > 1).any()
-
-
-def test_a_person_who_contradicts_changes_nobody_else() -> None:
-    plain = pa.table({name: [1, 2] for name in ("who", "who_copy", "sex", "ward")})
-    contradicting = pa.table({"who": [3] * 9, "who_copy": [3] * 9, "sex": list(range(9)), "ward": [0] * 9})
-    both = counted(pa.concat_tables([contradicting, plain]), constant=("sex",))
-    assert (both[:3] == counted(plain, constant=("sex",))[:3]).all()
-
-
-def test_rows_without_ids_are_refused() -> None:
-    rows = Coded([np.zeros(1, dtype=np.uint8)], weights=None, ids=None, draws=None)
-    with pytest.raises(UsageError, match="code them by unit"):
-        agreed(rows, axes=[0])

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpcore.errors import UsageError
+from dpcore.tables.ingest.agreement import agreed
 from dpcore.tables.ingest.bounding import bound, smallest_draws
 from dpcore.tables.ingest.coded import Coded
 from dpcore.tables.ingest.draws import Draws
+from dpcore.tables.ingest.tally import bucketed, started, tallied
 
 PEOPLE = st.lists(st.integers(0, 6), max_size=60)
 K = st.integers(1, 5)
@@ -80,6 +82,11 @@ def test_rows_that_have_no_units_are_not_bounded_by_mistake() -> None:
         bound(coded, rows_per_unit=1)
     with pytest.raises(UsageError, match="cannot be split"):
         coded.split(2)
+    with pytest.raises(UsageError, match="code them by unit"):
+        agreed(coded, axes=[0])
+    for step in (started, tallied, bucketed):
+        with pytest.raises(UsageError, match="without"):
+            step(coded)
 
 
 UNIT_COUNT, UNIT_ROWS = 20_000, 5

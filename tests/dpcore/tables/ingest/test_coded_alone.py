@@ -1,6 +1,6 @@
 """A record is coded alone as it is coded together with any other records, in any order and in batches of any size.
 
-The cases are tied to the code: a new kind of attribute, a new setting of one, a new constraint, rule or source needs a case here.
+The cases are tied to the code: a new kind of attribute, a new setting of one, a new constraint or rule needs a case here.
 """
 
 import dataclasses
@@ -15,57 +15,38 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import cycle, islice, product
-from pathlib import Path
-from types import ModuleType
 from typing import Any, get_args
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from dpcore import universe as universe_package
-from dpcore.errors import DpflowError
 from dpcore.privacy.protection import Neighbours, Protection
-from dpcore.tables import sources as sources_package
-from dpcore.tables.cluster.frames import Layout
-from dpcore.tables.cluster.work import CodePiece, Piece
-from dpcore.tables.ingest import Coding, Draws, Source, coding, violations
+from dpcore.starter.forms import Forms
+from dpcore.tables.ingest import Coding, Draws, coding, violations
 from dpcore.tables.ingest.coded import Coded
 from dpcore.tables.ingest.violations import Rules
 from dpcore.tables.ingest.window import Window
+from dpcore.tables.reading import encoding
+from dpcore.tables.reading import values as value_reading
+from dpcore.tables.reading.encoding import reads
+from dpcore.tables.reading.finest import Finest
+from dpcore.tables.reading.grid import Grid
+from dpcore.tables.reading.places import ABOVE
 from dpcore.tables.sources.ids import numbers_in_text
-from dpcore.tables.sources.part import Part
-from dpcore.tables.sources.source import check_types, read_piece
-from dpcore.universe import Boolean, Categorical, Date, Datetime, Every, Integer, Number, Outside, Universe, formats
+from dpcore.universe import Boolean, Categorical, Date, Datetime, Every, Integer, Number, Outside, Universe
 from dpcore.universe.attribute import Attribute
 from dpcore.universe.blocks import Calendar
+from dpcore.universe.categorical import Stems
 from dpcore.universe.constraints import Condition, Constraint, Implication, Listed, Violations
 from dpcore.universe.dependencies import Depends
 from dpcore.universe.fine_days import FineDate, FineDatetime, WeekTimes
-from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
-from dpcore.universe.finest import Finest
-from dpcore.universe.forms import Forms
-from dpcore.universe.leaves import Leaves
+from dpcore.universe.fine_numbers import FineInteger, FineNumber
+from dpcore.universe.leaves import Leaves, Scale
 from dpcore.universe.numeric import UnevenInteger
 from dpcore.universe.orders import Order
-from dpcore.universe.places import ABOVE
-from dpcore.universe.stems import Stems
 from dpcore.universe.sums import Sum
-from tests.dpcore.tables.sources import one_record
-from tests.dpcore.tables.sources.one_record_kinds import (
-    Csv,
-    arrow_kinds,
-    csv_kinds,
-    memory_kinds,
-    parquet_kinds,
-    partition_kinds,
-    sqlite_kinds,
-    typed_table,
-)
-from tests.dpcore.tables.sources.one_record_planted import PLANTED as PLANTED_READERS
-from tests.dpcore.tables.sources.one_record_planted import Planted
-from tests.dpcore.tables.sources.sources import located, parquet_bytes, write
 
 DRAWS = Draws.fresh()
 Read = Callable[[Sequence[Any]], Sequence[Hashable]]
@@ -83,12 +64,6 @@ def broken(records: Sequence[Any], read: Read) -> list[Counter[Hashable]]:
         if together != apart:
             found.append((together - apart) + (apart - together))
     return found
-
-
-def modules(package: ModuleType) -> list[ModuleType]:
-    return [
-        importlib.import_module(f"{package.__name__}.{each.name}") for each in pkgutil.iter_modules(package.__path__)
-    ]
 
 
 def kinds_of(base: type) -> set[type]:
@@ -191,13 +166,13 @@ COLUMNS: dict[str, tuple[Sequence[Any], Callable[[Sequence[Any]], pa.Array]]] = 
 
 
 def read_by(attribute: Attribute, make: Callable[[Sequence[Any]], pa.Array]) -> Read:
-    return lambda values: list(zip(map(repr, values), attribute.encode(make(values)).tolist(), strict=True))
+    return lambda values: list(zip(map(repr, values), encoding.encode(attribute, make(values)).tolist(), strict=True))
 
 
 def broken_attributes(kinds: type[Attribute] = Attribute) -> Iterator[Any]:
     for attribute in attributes():
         for column, (values, make) in COLUMNS.items() if isinstance(attribute, kinds) else ():
-            if attribute.reads(make([]).type):
+            if reads(attribute, make([]).type):
                 yield from ((attribute, column, wrong) for wrong in broken(values, read_by(attribute, make)))
 
 
@@ -206,7 +181,8 @@ def test_every_attribute_codes_a_value_alone_as_together() -> None:
 
 
 def test_every_kind_of_attribute_and_every_setting_of_it_has_a_case() -> None:
-    modules(universe_package)
+    for module in pkgutil.iter_modules(universe_package.__path__):
+        importlib.import_module(f"{universe_package.__name__}.{module.name}")
     assert {*SETTINGS} == kinds_of(Attribute)
     for kind in SETTINGS:
         ours = [attribute for attribute in attributes() if type(attribute) is kind]
@@ -340,106 +316,6 @@ def test_weights_persons_and_windows_are_read_alone_as_together(name: str) -> No
     assert [*broken_coding(name)] == []
 
 
-# Sources
-
-Record = one_record.Record
-Write = Callable[[Path, Sequence[Record]], Source]
-
-
-def stored_remotely(_: Path, records: Sequence[Record]) -> Source:
-    lines = [",".join(one_record.COLUMNS).encode(), *map(Csv(",", '"', b"\n", None, "").line, records)]
-    fsspec.filesystem("memory").pipe("/alone/t.csv", b"\n".join([*lines, b""]))
-    return located(Path(), "memory://alone/t.csv")
-
-
-def numbers_and_text(folder: Path, records: Sequence[Record]) -> Source:
-    """Write a file of ids that are numbers, and one of ids that are text, each of which may have no rows."""
-    table = typed_table(records, age=pa.int64())
-    numbered = pa.array([record["person"].isdigit() for record in records], pa.bool_())
-    for name, rows in (("numbers", numbered), ("text", pa.compute.invert(numbered))):
-        part = table.filter(rows)
-        ids = part.column("person").cast(pa.int64() if name == "numbers" else pa.string())
-        write(
-            folder,
-            f"both/{name}.parquet",
-            parquet_bytes(part.set_column(part.schema.get_field_index("person"), "person", ids)),
-        )
-    return located(folder, "both")
-
-
-WRITERS: dict[str, Write] = {
-    **{kind.name: kind.write for kind in [*csv_kinds()[::12], *parquet_kinds()[::5], *arrow_kinds()[::7]]},
-    **{kind.name: kind.write for kind in [*memory_kinds()[:6], *partition_kinds(), *sqlite_kinds()[:1]]},
-    "an object store": stored_remotely,
-    "numbers and text": numbers_and_text,
-}
-FEWEST = 4  # of ten records, the other values may be undeclared
-BY_PERSON = dataclasses.replace(one_record.BY_PERSON, rows_per_unit=1000)
-
-
-def odd_records() -> list[Record]:
-    """Return records of declared and of any values, each with its own world, which says whose outcome it is."""
-    chance = random.Random(3)  # noqa: S311  not for secrets
-    persons = (b"7", b"7.0", b"17.1", b"17.10", b"1e+05")
-    records = []
-    for number, world in enumerate(one_record.WORLDS[:10]):
-        record = one_record.good_record(chance, world, "p") if number % 2 else one_record.odd_record(chance, world)
-        code = {"code": ("Z\u00fcrich".encode(), b"Z\xfcrich")[number // 2 % 2]} if number % 2 else {}
-        records.append({**record, **code, "world": world.encode(), "person": persons[number % len(persons)]})
-    return records
-
-
-def parts_of(pieces: Sequence[Part]) -> set[type]:
-    return {type(part) for piece in pieces for part in (piece, getattr(piece, "inner", piece))}
-
-
-def read_from(folder: Path, writer: Write, *, met: set[type], dask: bool = False) -> Read:
-    rules = Coding(universe=one_record.UNIVERSE, protection=BY_PERSON, window=None)
-
-    def read(records: Sequence[Record]) -> list[Hashable]:
-        try:
-            return read_all(records)
-        except DpflowError as error:
-            return [str(error)]
-
-    def read_all(records: Sequence[Record]) -> list[Hashable]:
-        source = writer(folder, records)
-        check_types(source, reads=rules.reads)
-        pieces = source.pieces(ids=rules.ids)
-        met.update(parts_of(pieces))
-        if dask:
-            task = CodePiece("word", coding=rules, draws=DRAWS, fingerprint=None)
-            frames = [task(Piece("word", number=number, part=part))[0] for number, part in enumerate(pieces)]
-            return [row for frame in frames for row in outcomes(Layout.of(rules).coded(frame))]
-        batches = (batch for piece in pieces for batch in read_piece(piece, columns=rules.columns))
-        return [row for batch in batches for row in outcomes(rules.code(batch, draws=DRAWS, piece=0, start=0))]
-
-    return read
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of sources, in which everything that is read in one go is small."""
-    monkeypatch.setenv("CLINIC_DB", f"sqlite:///{tmp_path / 't.sqlite'}")
-    one_record.small_chunks(monkeypatch)
-    monkeypatch.setattr("dpcore.tables.sources.parquet_file.BATCH_ROWS", 3)
-    return tmp_path
-
-
-def test_every_source_reads_a_record_alone_as_together(folder: Path) -> None:
-    met: set[type] = set()
-    for name, writer in WRITERS.items():
-        read = read_from(folder, writer, met=met)
-        assert len(read(odd_records())) >= FEWEST, name
-        assert broken(odd_records(), read) == [], name
-    defined = {each for module in modules(sources_package) for each in vars(module).values() if inspect.isclass(each)}
-    assert met == {each for each in defined if hasattr(each, "batches") and hasattr(each, "split")} - {Part}
-
-
-def test_a_worker_of_a_cluster_reads_a_record_alone_as_together(folder: Path) -> None:
-    assert broken(odd_records(), read_from(folder, WRITERS["numbers and text"], met=set(), dask=True)) == []
-
-
 # Planted: rules by which other records change how one is coded
 
 
@@ -475,8 +351,8 @@ def format_of_the_batch(first_fitting: Any) -> Any:
 def extremes_of_the_batch(place: Any) -> Any:
     """Clip values that are too large to the largest of the batch."""
 
-    def clip(attribute: Attribute, array: pa.Array) -> Any:
-        places = place(attribute, array)
+    def clip(grid: Grid, numbers: Any) -> Any:
+        places = place(grid, numbers)
         return np.where(places == ABOVE, max(places.max(initial=0), 0), places)
 
     return clip
@@ -516,11 +392,11 @@ def window_of_the_batch(keeps: Any) -> Any:
 
 
 PLANTED: dict[Callable[[Any], Any], tuple[Any, str, Callable[[], Iterator[Any]]]] = {
-    largest_of_the_batch: (violations._OrderRule, "repaired", lambda: broken_constraints(Order)),
-    mean_of_the_batch: (violations._SumRule, "repaired", lambda: broken_constraints(Sum)),
-    format_of_the_batch: (formats, "_first_fitting", lambda: broken_attributes(Date)),
-    extremes_of_the_batch: (Attribute, "_place_or_null", lambda: broken_attributes(Integer)),
-    categories_of_the_batch: (Attribute, "encode", lambda: broken_attributes(Categorical)),
+    largest_of_the_batch: (violations._Compared, "repaired", lambda: broken_constraints(Order)),
+    mean_of_the_batch: (violations._Compared, "repaired", lambda: broken_constraints(Sum)),
+    format_of_the_batch: (value_reading, "_first_fitting", lambda: broken_attributes(Date)),
+    extremes_of_the_batch: (Grid, "place", lambda: broken_attributes(Integer)),
+    categories_of_the_batch: (encoding, "encode", lambda: broken_attributes(Categorical)),
     weights_of_the_batch: (coding, "read_weights", lambda: broken_coding("weights")),
     ids_of_the_batch: (coding, "hash_ids", lambda: broken_coding("persons")),
     window_of_the_batch: (Window, "keeps", lambda: broken_coding("a window")),
@@ -534,18 +410,3 @@ def test_a_rule_that_looks_at_other_records_is_caught(
     owner, name, check = PLANTED[planted]
     monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
     assert next(check(), None) is not None
-
-
-READERS = [
-    planted
-    for planted in PLANTED_READERS
-    if planted.name.startswith(("types guessed", "one encoding", "objects of pandas"))
-]
-
-
-@pytest.mark.parametrize("planted", READERS, ids=lambda planted: planted.name)
-def test_a_source_in_which_other_records_change_one_is_caught(
-    planted: Planted, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planted.plant(monkeypatch)
-    assert broken(odd_records(), read_from(folder, planted.kind.write, met=set()))

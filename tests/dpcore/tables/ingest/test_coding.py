@@ -1,6 +1,5 @@
 """Which rows of a batch count, and as what: told by each row alone."""
 
-import pickle
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,26 +65,6 @@ def test_rows_of_a_table_without_units_or_weights_have_none() -> None:
     assert (coded.codes[0].tolist(), coded.weights, coded.ids, coded.draws) == ([1], None, None, None)
 
 
-ODD = [
-    pa.RunEndEncodedArray.from_arrays(pa.array([1, 3], pa.int32()), pa.array([7, 8])),
-    pa.array(["7", "8", "8"], pa.string_view()),
-    pa.array([b"7", b"8", b"8"], pa.binary_view()),
-    pa.array(["7", "8", "8"]).dictionary_encode(),
-    pa.ExtensionArray.from_storage(pa.bool8(), pa.array([7, 8, 8], pa.int8())),
-]
-
-
-@pytest.mark.parametrize("column", ODD, ids=lambda column: str(column.type))
-def test_ids_and_weights_of_every_type_are_told_for_the_rows_that_are_left(column: pa.Array) -> None:
-    batch = pa.record_batch(
-        [pa.array([1, 200, 3]), column, column, pa.array([0, 0, 0])], names=["age", "who", "w", "day"]
-    )
-    coding = Coding(universe=UNIVERSE, protection=WEIGHED, window=Even())  # type: ignore[arg-type]
-    plain = batch.set_column(1, "who", pa.array(["7", "8", "8"])).set_column(2, "w", pa.array([7, 8, 8]))
-    left, right = (coding.code(each, draws=Draws(KEY), piece=0, start=0) for each in (batch, plain))
-    assert [part.tolist() for part in left.columns()] == [part.tolist() for part in right.columns()]
-
-
 WEIGHTS = [
     (pa.array([0, 1, 5, 6, -3, None]), [0, 1, 5, 5, 0, 0]),
     (pa.array([0.99, 1.01, 5.5, np.inf, -np.inf, np.nan]), [0, 1, 5, 5, 0, 0]),
@@ -109,8 +88,3 @@ def test_a_weight_is_a_whole_number_from_zero_to_the_most_whatever_stands_there(
 def test_the_sensitivity_is_k_rows_of_the_most_weight() -> None:
     assert (WEIGHED.sensitivity.l1, WEIGHED.sensitivity.l2_squared, WEIGHED.sensitivity.linf) == (20, 200, 10)
     assert (WEIGHED.count_sensitivity.l1, WEIGHED.count_sensitivity.l2_squared) == (10, 100)
-
-
-def test_it_can_be_sent_to_a_worker() -> None:
-    coding = Coding(universe=UNIVERSE, protection=WEIGHED, window=None)
-    assert pickle.loads(pickle.dumps(coding)) == coding  # noqa: S301  our own

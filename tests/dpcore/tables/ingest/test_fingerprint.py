@@ -25,12 +25,14 @@ from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, ingest, rea
 from dpcore.tables.ingest.coded import Coded
 from dpcore.tables.ingest.fingerprint import KEY_NAME, check_key, fingerprint_key
 from dpcore.tables.ingest.window import Window
+from dpcore.tables.reading.encoding import encode
 from dpcore.universe import Attribute, Categorical, Every, Integer, Outside, Universe
 from dpcore.universe.blocks import Calendar
 from dpcore.universe.fine_days import FineDatetime, WeekTimes
-from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
-from dpcore.universe.leaves import Fine
+from dpcore.universe.fine_numbers import FineInteger, FineNumber
+from dpcore.universe.leaves import Fine, Scale
 from tests.conftest import read_only
+from tests.dpcore.models.row_draws import Piece
 
 KEY = bytes(range(32))
 UNIVERSE = Universe({"sex": Categorical(values=("F", "M")), "age": Integer(minimum=0, maximum=99, width=10)})
@@ -93,6 +95,16 @@ def test_what_a_run_may_not_read_is_no_part_of_its_version(change: str) -> None:
     assert versions(UNSEEN[change]) == versions(TABLE)
 
 
+def test_a_version_is_that_of_all_batches_and_pieces() -> None:
+    fingerprint, table = Fingerprint.of_run("r1", key=KEY), pa.Table.from_pandas(TABLE)
+    source = Source((Piece(table[:3], 1), Piece(table[3:], 2)))
+    draws = Draws.fresh(unit_key=fingerprint.unit_key())
+    read = ingest(source, coding=CODING, draws=draws, fingerprint=fingerprint).version
+    assert (read, readable_version(source, coding=CODING, undecided={"age"}, fingerprint=fingerprint)) == versions(
+        TABLE
+    )
+
+
 @pytest.mark.parametrize("change", SEEN)
 def test_every_change_of_a_row_that_it_may_read_is(change: str) -> None:
     for before, after in zip(versions(TABLE), versions(SEEN[change]), strict=True):
@@ -149,7 +161,7 @@ COUNTED.append(("at", times_of_week(FINE.attributes["at"])))
 
 def counted(table: pd.DataFrame) -> Counter[tuple[int, ...]]:
     """Count what a run may see of its rows: the codes of the finest cells, and the times of the week, of rows that no column drops."""
-    codes = [each.encode(pa.array(table[name])).tolist() for name, each in COUNTED]
+    codes = [encode(each, pa.array(table[name])).tolist() for name, each in COUNTED]
     return Counter(row for row in zip(*codes, strict=True) if min(row) >= 0)
 
 

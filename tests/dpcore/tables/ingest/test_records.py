@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from dpcore.errors import SourceError
 from dpcore.privacy.protection import Neighbours, Protection
@@ -80,13 +79,6 @@ def test_each_person_keeps_at_most_k_rows_over_all_files(tmp_path: Path) -> None
         table(1000, people=50).to_parquet(tmp_path / name)
     records = read(Source.locate(SourceSpec(path="."), base=tmp_path), universe=universe, protection=by_person(3))
     assert np.bincount([row[0] for row in rows_of(records)]).tolist() == [3] * 50
-
-
-def test_a_person_is_one_person_in_files_that_type_the_id_differently(tmp_path: Path) -> None:
-    for name, ids in {"1": [1, 2], "2": [1.0, None], "3": ["1", "2"]}.items():
-        parquet.write_table(pa.table({"person": ids, "sex": ["F", "F"], "age": [1, 2]}), tmp_path / f"{name}.parquet")
-    records = read(Source.locate(SourceSpec(path="."), base=tmp_path), protection=by_person(1))
-    assert sorted(rows_of(records)) == [(0, 1), (0, 2)]
 
 
 def test_rows_outside_the_universe_do_not_use_up_a_persons_rows(tmp_path: Path) -> None:

@@ -5,12 +5,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dpcore.errors import UsageError
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.tables.histogram import LocalHistogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, ingest, records
-from dpcore.tables.ingest.coded import Coded
-from dpcore.tables.ingest.tally import BUCKETS, EDGES, TALLY, bucketed, started, tallied
+from dpcore.tables.ingest.tally import BUCKETS, EDGES, tally_universe
 from dpcore.universe import Integer, Outside, Universe
 from tests.dpcore.models.row_draws import Piece
 
@@ -29,9 +27,9 @@ def table(seed: int) -> pa.Table:
 
 
 def counts(rows: pa.Table, *, protection: Protection = PERSONS, batch: int = 1 << 16) -> list[int]:
-    coding = Coding(universe=UNIVERSE, protection=protection, window=None, tallies=True)
+    coding = Coding(universe=UNIVERSE, protection=protection, window=None, edges=EDGES)
     kept = ingest(Source((Piece(rows, batch),)), coding=coding, draws=Draws.fresh())
-    found: list[int] = LocalHistogram.count(kept, TALLY).marginal((0,)).tolist()
+    found: list[int] = LocalHistogram.count(kept, tally_universe(EDGES)).marginal((0,)).tolist()
     return found
 
 
@@ -42,7 +40,7 @@ def expected(rows: pa.Table, *, weighted: bool) -> list[int]:
     return pd.cut(sizes, [0, *EDGES, np.inf], labels=BUCKETS).value_counts(sort=False).tolist()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("protection", [PERSONS, WEIGHTED], ids=["plain", "weighted"])
 def test_every_unit_counts_once_by_the_rows_of_it_that_count(
     seed: int, protection: Protection, monkeypatch: pytest.MonkeyPatch
@@ -54,7 +52,7 @@ def test_every_unit_counts_once_by_the_rows_of_it_that_count(
     assert counts(rows, protection=protection) == wanted
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_removing_a_person_with_all_rows_changes_one_count_by_one(seed: int) -> None:
     rows = table(seed)
     rest = rows.filter(pa.array([name != "p3" for name in rows["who"].to_pylist()]))
@@ -71,17 +69,10 @@ def test_the_version_of_the_data_is_that_of_the_pass_that_keeps_the_rows() -> No
     versions = {
         ingest(
             rows,
-            coding=Coding(universe=UNIVERSE, protection=PERSONS, window=None, tallies=tallies),
+            coding=Coding(universe=UNIVERSE, protection=PERSONS, window=None, edges=edges),
             draws=Draws.fresh(unit_key=b"k" * 32),
             fingerprint=fingerprint,
         ).version
-        for tallies in (False, True)
+        for edges in (None, EDGES)
     }
     assert len(versions) == 1
-
-
-def test_rows_without_ids_are_refused() -> None:
-    rows = Coded([np.zeros(1, dtype=np.uint8)], weights=None, ids=None, draws=None)
-    for step in (started, tallied, bucketed):
-        with pytest.raises(UsageError, match="without"):
-            step(rows)

@@ -107,7 +107,7 @@ ANY_ROW = st.tuples(
 
 
 @pytest.mark.parametrize("policy", list(Violations))
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(rows=st.lists(ANY_ROW, min_size=1, max_size=8), another=ANY_ROW)
 def test_a_row_becomes_at_most_one_possible_row_whatever_the_others_are(
     policy: Violations, rows: list[tuple[object, ...]], another: tuple[object, ...]

@@ -65,7 +65,7 @@ SMALL = {
     "dpcore.tables.sources.arrow_file.BATCH_ROWS": 13,
     "dpcore.tables.sources.memory_table.BATCH_ROWS": 14,
     "dpcore.tables.sources.query.BATCH_ROWS": 15,
-    "dpcore.universe.column.CHUNK_ROWS": 11,
+    "dpcore.tables.reading.column.CHUNK_ROWS": 11,
 }
 
 

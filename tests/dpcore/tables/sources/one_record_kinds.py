@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote as percent_encoded
 
+import fsspec
 import pandas as pd
 import polars as pl
 import psycopg
@@ -387,6 +388,38 @@ def listed_kinds() -> list[Kind]:
     return [
         Kind(f"files at {path}", partial(_listed, path=path), odd=_named_as_the_pattern, worlds=1) for path in SPELLINGS
     ]
+
+
+def _stored_remotely(_: Path, records: Sequence[Record]) -> Source:
+    lines = [",".join(COLUMNS).encode(), *map(Csv(",", '"', b"\n", None, "").line, records)]
+    fsspec.filesystem("memory").pipe("/alone/t.csv", b"\n".join([*lines, b""]))
+    return located(Path(), "memory://alone/t.csv")
+
+
+def _numbers_and_text(folder: Path, records: Sequence[Record]) -> Source:
+    """Write a file of ids that are numbers, and one of ids that are text, each of which may have no rows."""
+    table = typed_table(records, age=pa.int64())
+    persons = [text_of(record["person"]) for record in records]
+    for name, kind, rows in (
+        ("numbers", pa.int64(), [person.isdecimal() and len(person) < 18 for person in persons]),
+        ("text", pa.string(), [not person.isdecimal() or len(person) >= 18 for person in persons]),
+    ):
+        part = table.filter(pa.array(rows, pa.bool_()))
+        ids = pa.array([person for person, row in zip(persons, rows, strict=True) if row]).cast(kind)
+        part = part.set_column(part.schema.get_field_index("person"), "person", ids)
+        write(folder, f"both/{name}.parquet", parquet_bytes(part))
+    return located(folder, "both")
+
+
+def _numbered(chance: random.Random, world: str) -> Record:
+    """Make up a record of a person whose id is a number, or looks like one."""
+    number = b"%d" % (7 * int(world[1:]) + 3)
+    return odd_record(chance, world) | {"person": chance.choice((number, number + b".0", number + b".5"))}
+
+
+def other_kinds() -> list[Kind]:
+    """Return a file in an object store, and files of which some hold ids as numbers and others as text."""
+    return [Kind("an object store", _stored_remotely), Kind("numbers and text", _numbers_and_text, odd=_numbered)]
 
 
 def _sqlite(folder: Path, records: Sequence[Record], *, typed: bool) -> Source:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow import feather, ipc
+from pyarrow import ipc
 
 from dpcore.errors import SourceBroken, SourceError
 from tests.dpcore.tables.sources.sources import arrow_bytes, located, read_batches, rows, shared_views, write
@@ -19,27 +19,6 @@ TABLE = pa.table(
         "f": pa.array([b"x", None, b"z"], pa.large_binary()),
     }
 )
-
-
-@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
-@pytest.mark.parametrize(("name", "stream"), [("t.arrow", False), ("t.ipc", True), ("t.feather", False)])
-def test_both_forms_of_arrow_give_the_named_columns_in_order(
-    tmp_path: Path, name: str, stream: bool, compression: str | None
-) -> None:
-    write(tmp_path, name, arrow_bytes(TABLE, stream=stream, compression=compression))
-    source = located(tmp_path, name)
-    assert rows(source, "d", "a") == [("u", 1), ("v", None), (None, 3)]
-    assert rows(source, "c", "b", "f", "e") == [
-        ("u", "x", b"x", [1]),
-        ("v", None, None, []),
-        ("u", "z", b"z", None),
-    ]
-    assert source.parts[0].column_types(("a", "c")) == [pa.int64(), pa.dictionary(pa.int32(), pa.string())]
-
-
-def test_feather_as_its_own_writer_writes_it(tmp_path: Path) -> None:
-    feather.write_feather(TABLE.select(["a", "b", "c"]), tmp_path / "t.feather")
-    assert rows(located(tmp_path, "t.feather"), "b", "a") == [("x", 1), (None, None), ("z", 3)]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -65,13 +44,6 @@ def test_views_of_more_text_than_32_bits_can_count_are_read(tmp_path: Path, kind
     values = [long, last] if kind == pa.string_view() else [long.encode(), last.encode()]
     assert batch.column(0).dictionary.to_pylist() == values
     assert batch.column(0).indices.to_pylist() == [0] * 100_000 + [1]
-
-
-def test_a_long_batch_comes_in_pieces(tmp_path: Path) -> None:
-    write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": range(300_000)})))
-    sizes = [batch.num_rows for batch in read_batches(located(tmp_path, "t.arrow"), columns=("a",))]
-    assert sum(sizes) == 300_000
-    assert max(sizes) <= 1 << 17
 
 
 def test_an_array_that_points_outside_of_itself_is_refused_before_anything_is_read_there(tmp_path: Path) -> None:

@@ -318,34 +318,6 @@ def test_reading_that_is_given_up_ends_the_transaction(in_postgres: Made, postgr
         assert waiting.fetchone() == (0,)
 
 
-def test_the_version_is_of_the_rows_as_a_multiset(made: Made) -> None:
-    def version(*values: str, columns: tuple[str, ...] = ("id", "city")) -> str:
-        inserts = [f"insert into visits values ({value}, 'n')" for value in values]  # noqa: S608  of ours
-        return data_version(made("select * from visits", *TABLE, *inserts), columns=columns, key=KEY)
-
-    base = version("1, 'x'", "2, 'y'", "2, 'y'")
-    assert version("2, 'y'", "1, 'x'", "2, 'y'") == base
-    others = [
-        version("1, 'x'", "2, 'y'"),
-        version("1, 'x'"),
-        version("1, 'x'", "1, 'x'", "2, 'y'"),
-        version("1, 'y'", "2, 'x'", "2, 'y'"),
-        version("1, null", "2, 'y'", "2, 'y'"),
-        version("1, ''", "2, 'y'", "2, 'y'"),
-        version("1, 'x'", "2, 'y'", "2, 'y'", columns=("id",)),
-        version(),
-    ]
-    assert len({base, *others}) == len(others) + 1
-
-
-def test_columns_that_nobody_needs_are_no_part_of_the_version(made: Made) -> None:
-    def version(note: str) -> str:
-        insert = f"insert into visits values (1, 'x', '{note}')"  # noqa: S608  of ours
-        return data_version(made("select * from visits", *TABLE, insert), columns=("id",), key=KEY)
-
-    assert version("a") == version("b")
-
-
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
@@ -407,13 +379,6 @@ def test_what_a_database_says_of_a_value_is_for_the_steward_alone(made: Made, pr
     check_silent(refusal.value, ["out of range", "overflow"])
     noted = private_log.read_text(encoding="utf-8")
     assert "out of range" in noted or "overflow" in noted
-
-
-def test_a_result_has_no_files_and_one_piece(in_sqlite: Made) -> None:
-    source = in_sqlite("select * from visits", *TABLE)
-    assert source.local_files == ()
-    assert source.pieces(ids=None) == (Query("select * from visits", "CLINIC_DB"),)
-    assert rows(source, "id") == []
 
 
 def test_a_table_that_goes_in_the_middle_is_refused(in_sqlite: Made, tmp_path: Path) -> None:

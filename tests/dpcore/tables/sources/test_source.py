@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from dpcore.errors import SourceError
 from dpcore.spec.source import SourceSpec
-from dpcore.tables.sources import csv_file, parquet_file
+from dpcore.tables.sources import parquet_file
 from dpcore.tables.sources.ids import can_identify
 from dpcore.tables.sources.source import Source, check_columns, check_types
 from tests.dpcore.tables.sources import sources
@@ -79,41 +79,9 @@ def test_a_declared_encoding_reads_every_byte_and_no_row_has_a_say_in_another(tm
     assert [row for row in found if row[1] == "1"] == [(text, "1")] * (len(bad) + 1)
 
 
-def test_a_long_file_in_another_encoding_is_read_whole(tmp_path: Path) -> None:
-    wanted = [(f"Zürich {place}", "€") for place in range(100_000)]
-    write(tmp_path, "t.csv", ("a,b\n" + "".join(f"{a},{b}\n" for a, b in wanted)).encode("cp1252"))
-    assert rows(tmp_path, "t.csv", "a", "b", encoding="cp1252") == wanted
-
-
-def test_a_quotation_mark_is_only_text_where_files_have_no_quoting(tmp_path: Path) -> None:
-    write(tmp_path, "t.tsv", 'a\tb\n5" pipe\t"x\ny\t""\n')
-    assert rows(tmp_path, "t.tsv", "a", "b", quote="none") == [('5" pipe', '"x'), ("y", '""')]
-
-
-def test_quoted_values_may_hold_delimiters_line_breaks_and_quotation_marks(tmp_path: Path) -> None:
-    write(tmp_path, "t.csv", 'a,"b, ""c"""\n"x, y","line\nline ""two"""\n')
-    assert rows(tmp_path, "t.csv", "a", 'b, "c"') == [("x, y", 'line\nline "two"')]
-
-
-def test_a_row_with_the_wrong_number_of_fields_is_left_out(tmp_path: Path) -> None:
-    write(tmp_path, "t.csv", "a,b\n1\n1,2\n1,2,3\n3,4\n,\n")
-    assert rows(tmp_path, "t.csv", "a", "b") == [("1", "2"), ("3", "4"), (None, None)]
-
-
 def test_bytes_that_are_not_utf8_are_read_as_latin1_value_by_value(tmp_path: Path) -> None:
     write(tmp_path, "t.csv", b"gr\xf6\xdfe,b\nZ\xfcrich,\xff\xfe\n" + "Zürich,€\n".encode())
     assert rows(tmp_path, "t.csv", "größe", "b") == [("Zürich", "ÿþ"), ("Zürich", "€")]
-
-
-def test_a_record_larger_than_a_block_is_read_whole_and_no_row_comes_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(csv_file, "CHUNK_BYTES", (1 << 10, 1 << 20))
-    before, after = [(str(i), "x") for i in range(2000)], [(str(i), "z") for i in range(2000)]
-    long = [("long", "line\n" * 5000)]
-    text = "".join(f'{a},"{b}"\n' for a, b in (*before, *long, *after))
-    write(tmp_path, "t.csv", "a,b\n" + text)
-    assert rows(tmp_path, "t.csv", "a", "b") == before + long + after
 
 
 def test_parquet_types_are_passed_through(tmp_path: Path) -> None:
@@ -172,25 +140,6 @@ def test_a_parquet_file_is_split_by_row_groups_and_other_files_are_not(
             assert len(source.pieces(ids=None)) == pieces + 1
             assert sources.rows(source, "a") == whole
     assert len(located(tmp_path, "a").pieces(ids=None)) == 1
-
-
-@pytest.mark.parametrize("ending", [".csv", ".parquet"])
-def test_a_table_without_rows_is_a_table(tmp_path: Path, ending: str) -> None:
-    write(tmp_path, "t.csv", "a,b")
-    parquet.write_table(
-        pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.string())}), tmp_path / "t.parquet"
-    )
-    assert rows(tmp_path, f"t{ending}", "a", "b") == []
-
-
-def test_reading_goes_in_batches_and_not_all_at_once(tmp_path: Path) -> None:
-    parquet.write_table(pa.table({"a": range(500_000)}), tmp_path / "t.parquet")
-    sizes = [
-        batch.num_rows
-        for batch in read_batches(Source.locate(SourceSpec(path="t.parquet"), base=tmp_path), columns=("a",))
-    ]
-    assert sum(sizes) == 500_000
-    assert max(sizes) <= 1 << 17
 
 
 def test_a_folder_stands_for_its_tables_in_sorted_order(tmp_path: Path) -> None:
@@ -314,13 +263,6 @@ def test_a_path_that_leads_to_no_table_is_refused_by_its_own_words(tmp_path: Pat
     assert repr(path) in str(refusal.value)
     assert str(tmp_path) not in str(refusal.value)
     assert refusal.value.__context__ is None
-
-
-def test_csv_and_parquet_files_together_are_refused_since_they_may_be_the_same_rows(tmp_path: Path) -> None:
-    write(tmp_path, "t.csv", "a\n1\n")
-    parquet.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
-    with pytest.raises(SourceError, match="twice"):
-        Source.locate(SourceSpec(path="."), base=tmp_path)
 
 
 def test_every_header_is_checked_before_any_row_is_read(tmp_path: Path) -> None:

@@ -10,17 +10,11 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import SourceBroken, SourceError
-from dpcore.tables.sources.source import Source
 from tests.dpcore.tables.sources.sources import (
     CANARY,
-    arrow_bytes,
     check_silent,
-    data_version,
-    gzipped,
     located,
-    parquet_bytes,
     rows,
-    write,
 )
 
 KEY = bytes(range(32))
@@ -33,30 +27,6 @@ def elsewhere() -> Iterator[fsspec.AbstractFileSystem]:
     system = fsspec.filesystem("memory")
     yield system
     system.rm("/dpflow", recursive=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("t.csv", b"b,a\nx,1\ny,2\n"),
-        ("t.csv.gz", gzipped(b"b,a\nx,1\ny,2\n")),
-        ("t.parquet", parquet_bytes(TABLE)),
-        ("t.arrow", arrow_bytes(TABLE)),
-        ("t.ipc", arrow_bytes(TABLE, stream=True)),
-    ],
-)
-def test_every_kind_of_file_is_read_from_elsewhere(
-    tmp_path: Path, elsewhere: fsspec.AbstractFileSystem, name: str, content: bytes
-) -> None:
-    elsewhere.pipe(f"/dpflow/{name}", content)
-    write(tmp_path, name, content)
-    source = located(tmp_path, f"memory://dpflow/{name}")
-    found = rows(source, "b", "a")
-    assert found == rows(located(tmp_path, name), "b", "a")
-    assert [str(a) for _, a in found] == ["1", "2"]
-    assert source.local_files == ()
-    there, here = (data_version(each, columns=("a",), key=KEY) for each in (source, located(tmp_path, name)))
-    assert there == here
 
 
 @pytest.mark.parametrize("path", ["memory://dpflow", "memory://dpflow/", "memory://dpflow/*/*.csv"])
@@ -164,13 +134,6 @@ def test_credentials_come_from_the_environment_and_are_in_nothing_that_is_kept(
     assert CANARY not in repr(source)
     assert CANARY.encode() not in pickle.dumps(source)
     fsspec.filesystem("memory").rm("/dpflow-locked", recursive=True)
-
-
-def test_parts_go_to_another_process_as_they_are(tmp_path: Path) -> None:
-    write(tmp_path, "v/m=1/t.parquet", parquet_bytes(TABLE))
-    source = pickle.loads(pickle.dumps(located(tmp_path, "v")))  # noqa: S301  our own
-    assert isinstance(source, Source)
-    assert rows(source, "a", "m") == [(1, "1"), (2, "1")]
 
 
 @pytest.mark.parametrize("path", ["MEMORY://dpflow/t.csv", "Memory://dpflow", "mEmOrY://dpflow/*.csv"])

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.errors import UsageError
-from dpcore.privacy.accounting import Currency, pure_gdp, pure_zcdp
 from dpcore.privacy.protection import Neighbours
 from dpcore.textbook.theorems import (
     Pair,
@@ -18,10 +16,8 @@ from dpcore.textbook.theorems import (
     group_approximate,
     optimal_composition,
     optimal_composition_delta,
-    parallel_approximate,
     parallel_composition,
 )
-from tests.dpcore.textbook.theorems.coverings import pair_gdp, pair_zcdp
 
 epsilons = st.floats(min_value=1e-3, max_value=2)
 counts = st.integers(1, 60)
@@ -56,8 +52,6 @@ def test_prices_may_be_counted_instead_of_listed():
     assert basic_composition({(0.1, 0): 3, (0.2, 1e-9): 1}) == basic_composition(listed)
     assert advanced_composition({(0.1, 0): 3, (0.2, 1e-9): 1}, slack=1e-6) == advanced_composition(listed, slack=1e-6)
     assert advanced_composition({(0.1, 0): 4, (0.2, 1e-9): 1}, slack=1e-6) != advanced_composition(listed, slack=1e-6)
-    with pytest.raises(UsageError, match="number of mechanisms"):
-        advanced_composition({(0.1, 0): 0}, slack=1e-6)
 
 
 def test_without_the_second_term_the_bound_would_be_broken():
@@ -73,29 +67,6 @@ def test_deltas_add_and_are_rounded_up():
     _, delta = advanced_composition([(0.1, Fraction(1, 3 * 10**9))] * 3, slack=Fraction(1, 10**9))
     assert Fraction(delta) >= Fraction(2, 10**9)
     assert basic_composition([]) == (0, 0)
-
-
-@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, True, "1", None])
-def test_prices_that_mean_nothing_are_refused(bad):
-    calls = [
-        lambda: advanced_composition([(bad, 0)], slack=1e-6),
-        lambda: advanced_composition([(0.1, 0)], slack=bad),
-        lambda: group_approximate(bad, delta=1e-9, size=2),
-    ]
-    if bad != 0:
-        calls += [
-            lambda: basic_composition([(0.1, bad)]),
-            lambda: advanced_composition([(0.1, bad)], slack=1e-6),
-            lambda: group_approximate(0.1, delta=bad, size=2),
-        ]
-    for call in calls:
-        with pytest.raises(UsageError):
-            call()
-
-
-def test_nothing_to_compose_is_refused():
-    with pytest.raises(UsageError, match="at least one"):
-        advanced_composition([], slack=1e-6)
 
 
 @given(epsilons, st.floats(min_value=1e-12, max_value=1e-3), st.integers(1, 20))
@@ -114,12 +85,6 @@ def test_a_large_group_is_promised_nothing_but_a_delta_of_1():
     assert all(one <= two for one, two in pairwise(lost))
     assert lost[0] == pytest.approx(1e-9)
     assert lost[-1] == 1.0
-
-
-@pytest.mark.parametrize("size", [0, -1, 1.5, True])
-def test_a_group_without_a_whole_size_is_refused(size):
-    with pytest.raises(UsageError, match="size"):
-        group_approximate(1.0, delta=1e-9, size=size)
 
 
 def joint(*sides: dict[int, Fraction]) -> dict[tuple[int, ...], Fraction]:
@@ -146,35 +111,10 @@ def test_one_block_pays_under_add_remove_and_two_under_replace_one(each):
     assert parallel_composition(each, neighbours=REPLACE) == sum(ordered[:2])
 
 
-@pytest.mark.parametrize("currency", Currency)
-def test_a_replaced_unit_can_lose_more_than_the_dearest_block_in_every_currency(currency):
+def test_a_replaced_unit_can_lose_more_than_the_dearest_block() -> None:
     """It leaves the first block for the second: with the maximum alone, what is lost would exceed what is charged."""
     epsilon = 0.6931471805599454
-    price, measured = {
-        Currency.PURE: (epsilon, lambda pair: pair.max_divergence()),
-        Currency.ZCDP: (pure_zcdp(epsilon), pair_zcdp),
-        Currency.GDP: (pure_gdp(epsilon), pair_gdp),
-    }[currency]
     moved = Pair.of(joint(block(1), block(0), block(0)), joint(block(0), block(1), block(0)))
     gone = Pair.of(joint(block(1), block(0), block(0)), joint(block(0), block(0), block(0)))
-    assert measured(gone) <= float(parallel_composition([price] * 3, neighbours=ADD)) * (1 + 1e-5)
-    assert measured(moved) <= float(parallel_composition([price] * 3, neighbours=REPLACE)) * (1 + 1e-5)
-    assert measured(moved) > 1.2 * float(parallel_composition([price] * 3, neighbours=ADD))
-
-
-def test_a_pair_covers_the_dearest_epsilon_and_the_dearest_delta():
-    parts = [(Fraction(1), Fraction(0)), (Fraction(1, 2), Fraction(1, 100)), (Fraction(1, 4), Fraction(1, 50))]
-    assert parallel_approximate(parts, neighbours=ADD) == (1, Fraction(1, 50))
-    assert parallel_approximate(parts, neighbours=REPLACE) == (Fraction(3, 2), Fraction(3, 100))
-    assert parallel_approximate([(1, 1), (1, 1)], neighbours=REPLACE) == (2, 1)
-
-
-def test_no_block_a_bad_amount_and_an_unknown_relation_are_refused():
-    with pytest.raises(UsageError, match="no block"):
-        parallel_composition([], neighbours=ADD)
-    with pytest.raises(UsageError, match="above 0"):
-        parallel_composition([1, 0], neighbours=ADD)
-    with pytest.raises(UsageError, match="Neighbours"):
-        parallel_composition([1], neighbours="add-remove")
-    with pytest.raises(UsageError, match="delta"):
-        parallel_approximate([(1, -1)], neighbours=ADD)
+    one, two = (float(parallel_composition([epsilon] * 3, neighbours=relation)) for relation in (ADD, REPLACE))
+    assert gone.max_divergence() <= one * (1 + 1e-5) < 1.2 * one < moved.max_divergence() <= two * (1 + 1e-5)

@@ -4,11 +4,8 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
-from dp_accounting.pld import privacy_loss_distribution as theirs
 
-from dpcore.errors import UsageError
 from dpcore.privacy.accounting import (
     AMOUNT_OF_ONE,
     Cap,
@@ -30,7 +27,6 @@ from dpcore.textbook.theorems import (
     approximate_losses,
     basic_composition,
     compare_theorems,
-    discrete_gaussian_losses,
     laplace_losses,
     optimal_composition,
 )
@@ -120,7 +116,7 @@ def test_a_cap_that_the_steps_exceed_promises_nothing():
 def delta_of_stopping(epsilons: list[float], rhos: list[float]) -> float:
     """The delta that is needed if an analyst sees a Gaussian loss grow and stops where the epsilon told there is exceeded most."""
     rises, weights = np.polynomial.hermite_e.hermegauss(61)
-    places = np.linspace(-9, 9, 1801)
+    places = np.linspace(-9, 9, 901)
 
     def gain(epsilon: float, rho: float) -> np.ndarray:
         return -np.expm1(np.minimum(epsilon - (rho + math.sqrt(2 * rho) * places), 0))
@@ -139,7 +135,7 @@ def delta_of_stopping(epsilons: list[float], rhos: list[float]) -> float:
 
 def test_who_stops_when_it_pays_stays_within_the_cap_and_not_within_the_sum_so_far():
     """The control is the sum so far: told as a promise, it would be broken more than tenfold."""
-    delta, rhos = 1e-6, [float(rho) for rho in np.geomspace(3e-12, 1, 40)]
+    delta, rhos = 1e-6, [float(rho) for rho in np.geomspace(3e-12, 1, 30)]
     so_far, promised = [], []
     for rho in rhos:
         step = Step(mu_squared=2 * rho)
@@ -236,70 +232,6 @@ def test_the_cheaper_of_two_known_prices_counts():
     assert epsilons([both])[Theorem.ZCDP] == zcdp_to_epsilon(0.125, delta=1e-6)
     assert epsilons([both])[Theorem.GDP] == gdp_to_epsilon(0.4, delta=1e-6)
     assert epsilons([Step(mu_squared=0.25)])[Theorem.ZCDP] == zcdp_to_epsilon(0.125, delta=1e-6)
-
-
-def test_another_library_finds_the_same_epsilon_for_a_mixed_history():
-    steps = [
-        Step(mu_squared=Fraction(1, 100), count=20),
-        Step(losses=laplace_losses(0.1), count=10),
-        Step(losses=discrete_gaussian_losses(5.0), count=5),
-    ]
-    fine = {"value_discretization_interval": 1e-4}
-    whole = theirs.from_gaussian_mechanism(10.0, **fine).self_compose(20)
-    whole = whole.compose(theirs.from_laplace_mechanism(10.0, **fine).self_compose(10))
-    whole = whole.compose(theirs.from_discrete_gaussian_mechanism(5.0, **fine).self_compose(5))
-    assert epsilons(steps)[Theorem.NUMERIC] == pytest.approx(whole.get_epsilon_for_delta(1e-6), rel=1e-3)
-
-
-def test_opendp_finds_the_same_epsilon_for_a_sum_of_rhos():
-    dp.enable_features("contrib")
-    space = (dp.atom_domain(T=int), dp.absolute_distance(T=int))
-    measurement = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, scale=2.0))
-    reference = measurement.map(1).epsilon(1e-6)
-    assert epsilons([Step(rho=Fraction(1, 80), count=10)])[Theorem.ZCDP] == pytest.approx(reference, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    "known",
-    [
-        {},
-        {"count": 3},
-        {"epsilon": 0.1},
-        {"delta": 0.1},
-        {"epsilon": 0.1, "delta": -1},
-        {"epsilon": 0, "delta": 0},
-        {"rho": math.nan},
-        {"mu_squared": math.inf},
-        {"rho": 0.1, "count": 0},
-        {"rho": 0.1, "count": True},
-        {"rho": "1"},
-    ],
-    ids=str,
-)
-def test_a_step_of_which_nothing_useful_is_known_is_refused(known):
-    with pytest.raises(UsageError):
-        Step(**known)
-
-
-def test_questions_that_mean_nothing_are_refused():
-    for call in (
-        lambda: compare_theorems([], delta=1e-6, adaptive=False),
-        lambda: compare_theorems(PURE, delta=1, adaptive=False),
-        lambda: compare_theorems(PURE, delta=-1e-6, adaptive=False),
-        lambda: compare_theorems(PURE, delta=1e-6, adaptive="no"),
-        lambda: compare_theorems(PURE, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, 0)),
-        lambda: compare_theorems(PURE, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, 1.0)),
-    ):
-        with pytest.raises(UsageError):
-            call()
-
-
-def test_a_formula_without_its_logarithm_would_be_noticed():
-    """The control: rho + sqrt(4 rho ln(1/delta)) without the order's own terms is another number, and without the log too small."""
-    rho, delta = 0.1, 1e-6
-    ours = epsilons([Step(rho=rho)], delta=delta)[Theorem.ZCDP]
-    assert ours < rho + 2 * math.sqrt(rho * math.log(1 / delta)) * 0.95
-    assert rho + 2 * math.sqrt(rho) < ours * 0.5
 
 
 def test_to_let_a_charge_pass_if_either_of_two_caps_does_breaks_the_promise_of_both():

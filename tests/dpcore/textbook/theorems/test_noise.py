@@ -8,8 +8,8 @@ from dp_accounting import get_sigma_gaussian
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.errors import UsageError
-from dpcore.privacy.accounting import analytic_gaussian_sigma, classic_gaussian_sigma, gaussian_gdp, gdp_to_delta
+from dpcore.privacy.accounting import gaussian_gdp, gdp_to_delta
+from dpcore.textbook.gaussian import analytic_gaussian_sigma, classic_gaussian_sigma
 from dpcore.textbook.theorems import discrete_gaussian_delta
 
 deltas = st.sampled_from([1e-12, 1e-6, 1e-2])
@@ -29,12 +29,6 @@ def test_the_classic_sigma_is_its_formula_and_more_than_enough_below_1(epsilon, 
     sigma = classic_gaussian_sigma(epsilon, delta=delta, l2_squared=l2_squared)
     assert sigma == pytest.approx(math.sqrt(l2_squared * 2 * math.log(1.25 / delta)) / epsilon, rel=1e-12)
     assert gdp_to_delta(gaussian_gdp(l2_squared=Fraction(l2_squared), sigma=sigma), epsilon=epsilon) <= delta
-
-
-@pytest.mark.parametrize("epsilon", [1.0, 1, 1.5, 10])
-def test_the_classic_bound_is_refused_from_1_on(epsilon):
-    with pytest.raises(UsageError, match="below 1 only; use analytic_gaussian"):
-        classic_gaussian_sigma(epsilon, delta=1e-6, l2_squared=1)
 
 
 def test_beyond_1_the_classic_formula_would_break_its_promise():
@@ -60,26 +54,3 @@ def test_more_epsilon_is_less_delta_down_to_the_last_float():
     deltas = [discrete_gaussian_delta(epsilon, sigma_squared=4, shift=2) for epsilon in (0, 0.5, 1, 5, 50, 500, 5000)]
     assert deltas == sorted(deltas, reverse=True)
     assert 0 < deltas[-1] <= 5e-324
-
-
-@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, True, "1", None])
-def test_arguments_that_mean_nothing_are_refused(bad):
-    for sigma in (analytic_gaussian_sigma, classic_gaussian_sigma):
-        for call in (
-            lambda sigma=sigma: sigma(bad, delta=1e-6, l2_squared=1),
-            lambda sigma=sigma: sigma(0.5, delta=bad, l2_squared=1),
-            lambda sigma=sigma: sigma(0.5, delta=1e-6, l2_squared=bad),
-        ):
-            with pytest.raises(UsageError):
-                call()
-    with pytest.raises(UsageError):
-        discrete_gaussian_delta(0.5, sigma_squared=bad, shift=1)
-    if bad is not True and bad != 0:
-        with pytest.raises(UsageError):
-            discrete_gaussian_delta(bad, sigma_squared=1, shift=1)
-
-
-@pytest.mark.parametrize("shift", [0, -1, 1.5, True])
-def test_a_shift_is_a_whole_number(shift):
-    with pytest.raises(UsageError):
-        discrete_gaussian_delta(0.5, sigma_squared=1, shift=shift)

@@ -28,15 +28,14 @@ ERROR = 1e-7
 
 
 @given(st.floats(min_value=0.01, max_value=2), st.integers(1, 40), st.sampled_from([1e-9, 1e-6, 1e-3]))
-@settings(max_examples=20)
 def test_equal_prices_are_close_to_the_optimal_theorem_and_above(epsilon, count, delta):
     exact = optimal_composition(epsilon, delta=1e-12, count=count, total_delta=delta)
     ours = numeric_composition([(approximate_losses(epsilon, delta=1e-12), count)], delta=delta)
     assert exact * (1 - ERROR) <= ours <= exact * 1.001 + 1e-4 * epsilon
 
 
+@settings(max_examples=10)  # each composes as many distributions
 @given(st.lists(st.floats(min_value=1e-4, max_value=0.5), min_size=1, max_size=6), st.sampled_from([1e-9, 1e-6, 1e-2]))
-@settings(max_examples=20)
 def test_gaussians_together_are_a_gaussian(squares, delta):
     exact = gdp_to_epsilon(sum(map(Fraction, squares)), delta=delta)
     ours = numeric_composition([(gaussian_losses(square), 1) for square in squares], delta=delta)
@@ -106,27 +105,6 @@ def test_a_delta_below_what_is_told_outright_or_below_the_transforms_error_is_re
         numeric_composition([(approximate_losses(0.5, delta=1e-6), 1)], delta=1e-7)
     with pytest.raises(UsageError, match="a delta of at least 1e-11"):
         numeric_composition([(gaussian_losses(0.5), 1)], delta=LEAST_DELTA / 2)
-
-
-def test_nothing_and_too_many_are_refused():
-    with pytest.raises(UsageError, match="nothing to compose"):
-        numeric_composition([], delta=1e-6)
-    with pytest.raises(UsageError, match="at most 1,000,000"):
-        numeric_composition([(gaussian_losses(0.5), 10**6 + 1)], delta=1e-6)
-
-
-@pytest.mark.parametrize("bad", [0, 0.0, -1.0, math.nan, math.inf, 1e12, True, "1", None])
-def test_arguments_that_mean_nothing_are_refused(bad):
-    calls = [
-        lambda: approximate_losses(bad, delta=0),
-        lambda: laplace_losses(bad),
-        lambda: gaussian_losses(bad),
-        lambda: discrete_gaussian_losses(bad),
-        lambda: numeric_composition([(laplace_losses(0.5), 1)], delta=bad),
-    ]
-    for call in calls:
-        with pytest.raises(UsageError):
-            call()
 
 
 def test_without_the_library_the_way_to_it_is_told(monkeypatch):

@@ -13,7 +13,6 @@ import pytest
 from dpcore.privacy.accounting import (
     Currency,
     amount_of_group,
-    analytic_gaussian_sigma,
     epsilon_to_zcdp,
     exponential_zcdp,
     gaussian_gdp,
@@ -24,6 +23,7 @@ from dpcore.privacy.accounting import (
     zcdp_to_delta,
     zcdp_to_epsilon,
 )
+from dpcore.textbook.gaussian import analytic_gaussian_sigma
 from dpcore.textbook.theorems import (
     advanced_composition,
     approximate_losses,

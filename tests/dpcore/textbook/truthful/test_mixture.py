@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.sampling import entropy
+from dpcore.mechanisms.sampling import coins, entropy
 from dpcore.privacy.accounting import Currency
 from dpcore.textbook.truthful import (
     Bound,
@@ -23,11 +23,11 @@ from dpcore.textbook.truthful import (
     largest_gain,
 )
 from dpcore.textbook.truthful.mixture import weight_for
-from tests.contracts.mechanism import chi_square_p
+from tests.contracts.mechanism import fixed_stream
 from tests.dpcore.textbook.truthful.games import ZERO, Weighed, punishing_games, shouting, temptation
 
 HALF, STEP = Fraction(1, 2), Fraction(1, 2**64)
-PUNISHING = punishing_games(12)
+PUNISHING = punishing_games(6)
 
 
 def tempting(*gammas: Fraction, epsilon: float, bound: Bound) -> TruthfulMixture:
@@ -115,26 +115,6 @@ def test_under_commitment_every_lie_costs_at_least_the_gap_over_the_outcomes():
     assert all(gain.amount == Exact.of(-HALF / 2) for gain in gains(Commitment(game=tight)))
 
 
-def test_draws_are_committed_as_often_as_the_weight_says_and_have_the_exact_probabilities():
-    game, reports, draws = facility_game(players=6, places=4), (0, 0, 1, 3, 3, 3), 8_000
-    mixture = TruthfulMixture(selection=PrivateSelection(game=game, epsilon=2.0), bound=Bound.RANGE)
-    places = {(outcome, part): place for place, (outcome, part) in enumerate(cells(game))}
-    decisions = [mixture.draw(reports) for _ in range(draws)]
-    observed = np.bincount([places[one.outcome, one.committed] for one in decisions], minlength=len(places))
-    selected = mixture.selection.probabilities(reports)
-
-    def expected(weight: float) -> np.ndarray:
-        chances = [weight / len(game.outcomes), *[(1 - weight) * float(chance) for chance in selected]]
-        return np.array(chances[:1] * len(game.outcomes) + chances[1:]) * draws
-
-    assert chi_square_p(observed, expected(float(mixture.weight))) > 1e-9
-    assert chi_square_p(observed, expected(float(mixture.weight) - 0.06)) < 1e-9
-
-
-def cells(game: Game) -> list[tuple[object, bool]]:
-    return [(outcome, part) for part in (True, False) for outcome in game.outcomes]
-
-
 def test_committed_players_must_do_what_is_best_for_the_type_they_reported_and_printing_does_not_tell():
     game, reports = facility_game(players=3, places=5), (0, 3, 4)
     for _ in range(50):
@@ -142,11 +122,11 @@ def test_committed_players_must_do_what_is_best_for_the_type_they_reported_and_p
         left, right = decision.outcome
         for player, home in enumerate(reports):
             nearer = "first" if abs(home - left) <= abs(home - right) else "second"
-            assert decision.reaction_of(player) == nearer
+            assert decision.imposed[player] == nearer
         assert "first" not in repr(decision)
         assert "second" not in repr(decision)
     free = PrivateSelection(game=game, epsilon=1.0).draw(reports)
-    assert (free.committed, free.reaction_of(1)) == (False, None)
+    assert (free.committed, free.imposed) == (False, None)
 
 
 def test_what_the_others_see_is_private_and_a_published_reaction_is_not():
@@ -158,11 +138,21 @@ def test_what_the_others_see_is_private_and_a_published_reaction_is_not():
     def seen_by_the_other(report: int, place: int, monkey: pytest.MonkeyPatch) -> tuple[object, object]:
         monkey.setattr(entropy, "random_words", lambda count: np.full(count, place, dtype=np.uint64))
         decision = Commitment(game=game).draw((report, 1))
-        return decision.outcome, decision.reaction_of(1)
+        return decision.outcome, decision.imposed[1]
 
     with pytest.MonkeyPatch.context() as monkey:
         for place in range(len(game.outcomes)):
             assert len({seen_by_the_other(report, place, monkey) for report in range(3)}) == 1
+
+
+def test_a_coin_of_the_weight_decides_between_the_two_parts(monkeypatch):
+    game = facility_game(players=3, places=4)
+    mixture = TruthfulMixture(selection=PrivateSelection(game=game, epsilon=2.0), bound=Bound.RANGE)
+    for edge, committed in ((-1, True), (0, False)):
+        number = coins.threshold(mixture.weight) + edge
+        words = fixed_stream([number >> 64, number % (1 << 64), *range(100)])
+        monkeypatch.setattr(entropy, "random_words", words)
+        assert mixture.draw((0, 1, 3)).committed is committed
 
 
 def test_a_wrong_report_is_refused_before_any_coin_is_thrown(monkeypatch):

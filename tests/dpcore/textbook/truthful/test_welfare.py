@@ -17,10 +17,10 @@ from dpcore.textbook.truthful import (
 )
 from tests.dpcore.textbook.truthful.games import punishing_games, shouting, temptation
 
-PUNISHING = punishing_games(8)
+PUNISHING = punishing_games(4)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize("epsilon", [0.1, 20.0])
 def test_every_mechanism_keeps_its_promise_for_all_types(epsilon):
     for game in PUNISHING:
         selection = PrivateSelection(game=game, epsilon=epsilon)
