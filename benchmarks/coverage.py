@@ -2,7 +2,8 @@
 
 Releases are made with seeded noise. Each is then asked random counts over one to four columns, and means, sums, medians and 0.9 quantiles. The
 truth is known, since these tables are not private. Three obvious methods are tested in the same way, as controls: the standard deviation of the
-replicates, the model corrected by their bias, and errors of marginals that were left out.
+replicates, the model corrected by their bias, and errors of marginals that were left out. `--data choosing` and `--data unseen` stand for tables
+of R's packages (`benchmarks.r_tables`).
 
 `--keep FOLDER` keeps the releases, so that other questions can be asked without making them again. `--kept FOLDER` asks all that are there.
 """
@@ -16,11 +17,14 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks import r_tables
 from benchmarks.coverage_questions import ask
 from benchmarks.coverage_releases import released, table_of
 from benchmarks.coverage_results import draw, in_words, summary
 from benchmarks.tables import TABLES
 from dpcore.answers.release import open_release
+
+R_TABLES = {"choosing": r_tables.names(unseen=False), "unseen": r_tables.names(unseen=True)}
 
 
 def main() -> None:
@@ -45,7 +49,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__)
-    parser.add_argument("--data", nargs="+", choices=[*TABLES, "sample"], default=["adult7"])
+    parser.add_argument("--data", nargs="+", choices=[*TABLES, "sample", *R_TABLES], default=["adult7"])
     parser.add_argument("--strategy", nargs="+", choices=["mwem", "adaptive"], default=["mwem"])
     parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
     parser.add_argument("--releases", type=int, default=4, help="of each table, strategy and epsilon")
@@ -71,15 +75,23 @@ def _wanted(arguments: argparse.Namespace, folder: Path) -> Iterator[tuple[Path,
         for path in sorted(arguments.kept.resolve().iterdir()):
             if path.is_dir() and path.with_name(f"{path.name}.json").exists():
                 data, strategy, epsilon, seed = path.name.rsplit("-", 3)
-                yield path, {"data": data, "strategy": strategy, "epsilon": float(epsilon), "seed": int(seed)}
+                yield (
+                    path,
+                    {
+                        "data": data.replace("~", "/"),
+                        "strategy": strategy,
+                        "epsilon": float(epsilon),
+                        "seed": int(seed),
+                    },
+                )
         return
     base = (arguments.keep or folder).resolve()
-    for data in arguments.data:
+    for data in (table for name in arguments.data for table in R_TABLES.get(name, [name])):
         for strategy in arguments.strategy:
             for epsilon in arguments.epsilon:
                 for seed in range(1, arguments.releases + 1):
                     name = {"data": data, "strategy": strategy, "epsilon": epsilon, "seed": seed}
-                    yield base / f"{data}-{strategy}-{epsilon:g}-{seed}", name
+                    yield base / f"{data.replace('/', '~')}-{strategy}-{epsilon:g}-{seed}", name
 
 
 if __name__ == "__main__":

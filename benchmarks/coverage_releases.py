@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from benchmarks import r_tables
 from benchmarks.tables import SPECS, TABLES, shared_data
 from dpcore import synthesize
 from dpcore.answers.release import Release
@@ -29,6 +30,8 @@ PLENTY = 1000.0  # the epsilon of each account
 
 def table_of(name: str) -> tuple[dict[str, Any], pd.DataFrame]:
     """Return the spec of a table, and the table. The unit is the row, so that the truth is a count of rows."""
+    if "/" in name:
+        return r_tables.table(name)
     path = SAMPLE if name == "sample" else SPECS / f"{name}.yaml"
     spec = yaml.safe_load(path.read_text(encoding="utf-8"))
     spec["privacy"] = {"unit": "row", "neighbours": "add-remove", "epsilon": 1.0, "delta": 1e-9}

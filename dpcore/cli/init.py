@@ -134,7 +134,7 @@ def _init(arguments: argparse.Namespace) -> Answer:
     path = Path(f"{name}.yaml")
     if not arguments.sources:
         _refuse_options(arguments)
-        _write(path, STARTER.replace("DATASET", name).replace("STRATEGIES", " | ".join(STRATEGIES)))
+        _write(path, STARTER.replace("STRATEGIES", " | ".join(STRATEGIES)).replace("DATASET", name))
         text = f"wrote {path}\nnext: declare your columns in it, then run: dpflow check {path}"
         return Answer({"spec": str(path)}, text)
     if path.exists():  # known before anybody answers questions

@@ -155,7 +155,7 @@ class Categorical(_Unordered):
         declared = zip(self._texts, self._kinds, strict=True)
         return {text: self.cells_by_text[text] for text, kind in declared if kind in (int, float)}
 
-    @property
+    @cached_property
     def prefix_lengths(self) -> tuple[int, ...]:
         """The lengths of declared prefixes, longest first, that an undeclared text is cut to; empty without `prefixes`."""
         return tuple(sorted({len(text) for text in self._texts}, reverse=True)) if self.prefixes else ()

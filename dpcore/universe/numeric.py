@@ -76,7 +76,7 @@ class Integer(Ordered):
     @cached_property
     def whole_bounds(self) -> Integers:
         """The first number of each bin, and the one after the maximum."""
-        return np.append(np.arange(self.minimum, self.maximum + 1, self.width), self.maximum + 1)
+        return np.append(self.minimum + self.width * np.arange(self.cells), self.maximum + 1)
 
     @cached_property
     def bin_bounds(self) -> Floats:

@@ -142,6 +142,14 @@ _QUERIES = (
         " AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))"
     ),
     "SELECT 'setting', 'session_replication_role', 'this session' WHERE current_setting('session_replication_role') <> 'origin'",
+    # Using the right to set it leaves no trace. It belongs to the first superuser, whose id is 10.
+    _grants(
+        "parameter",
+        "p.parname",
+        "p.paracl",
+        f"{_HOME} JOIN pg_parameter_acl AS p ON {_HERE} AND p.parname = 'session_replication_role'",
+        owner="10",
+    ),
     # The roles of the script only carry privileges: nobody logs in as one, and none is a member of another.
     (
         f"SELECT 'role', r.rolname, concat_ws(' ', 'superuser', r.rolsuper, 'login', r.rolcanlogin, 'create', r.rolcreaterole,"

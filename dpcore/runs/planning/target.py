@@ -1,4 +1,4 @@
-"""Find the smallest epsilon at which the noise in a marginal causes at most a given error."""
+"""Find an epsilon at which the noise in a marginal causes at most a given error."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -137,7 +137,10 @@ class _Search:
             self._check(self.terms(_LAST))
 
     def least(self, most_error: float) -> int | None:
-        """Return the index of an epsilon whose error is at most this and within the strategy's own limit, unlike the next smaller one's."""
+        """Return the index of an epsilon whose error is at most this and within the strategy's own limit, unlike the next smaller one's.
+
+        A budget for one more round makes the noise of each a little larger, so near that step a smaller epsilon may do, too.
+        """
         room = self.terms(_LAST).outline.room
         tolerated = most_error if room is None or not self.joint else min(most_error, room)
         index = bisect_left(range(_LAST + 1), -tolerated, key=lambda index: -self.error(index))

@@ -117,10 +117,12 @@ class Spool(Private):
 
     def _write(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=made_private_folder())  # noqa: SIM115  closed with the spool
+            self._file = tempfile.TemporaryFile(dir=made_private_folder(), buffering=0)  # noqa: SIM115  closed with the spool
+        self._file.seek(self._end)
         for array in arrays:
-            self._file.write(np.ascontiguousarray(array).data)
-        self._file.flush()
+            left = np.ascontiguousarray(array).data.cast("B")
+            while left:
+                left = left[self._file.write(left) :]
 
     def _read(self, begin: int, rows: int) -> Chunk:
         arrays = tuple(np.empty(rows, dtype=kind) for kind in self._kinds or ())

@@ -122,6 +122,9 @@ WEAKENED = {
     ],
     "grant grant_roles (function PUBLIC EXECUTE) was added": ["GRANT EXECUTE ON FUNCTION grant_roles TO PUBLIC"],
     "grant dpflow (schema dpflow_runner CREATE) was added": ["GRANT CREATE ON SCHEMA dpflow TO dpflow_runner"],
+    "grant session_replication_role (parameter dpflow_runner SET) was added": [
+        "GRANT SET ON PARAMETER session_replication_role TO dpflow_runner"
+    ],
     "grant event (relation dpflow_reader SELECT) is missing": ["REVOKE SELECT ON event FROM dpflow_reader"],
     "default privileges OWNER r was added": [
         "ALTER DEFAULT PRIVILEGES FOR ROLE dpflow_steward IN SCHEMA dpflow GRANT ALL ON TABLES TO PUBLIC",

@@ -162,6 +162,17 @@ def test_the_sentences_say_what_holds_for_whom(ledger: Ledger) -> None:
     assert sales["releases"][0]["sentence"].endswith("replacing one row by another.")
 
 
+def test_no_printed_figure_is_below_the_exact_one(ledger: Ledger) -> None:
+    opened(ledger, "clinic", epsilon=10, delta=1e-9)
+    spent(ledger, "run-1", account="clinic", amount=123_456_789_012, steps=7)
+    (account,) = exported()["accounts"]
+    page = Path("out/statement.md").read_text(encoding="utf-8")
+    (line,) = [line for line in page.splitlines() if line.startswith("| `release-of-run-1`")]
+    printed = [float(cell.strip(" ()").split(",")[0]) for cell in line.split("|")[3:-2]]
+    for shown, exact in zip(printed, epsilons(account["releases"][0]["promise"]).values(), strict=True):
+        assert exact <= shown <= exact * (1 + 1e-5)
+
+
 def test_names_are_shown_as_they_are_and_not_as_markdown(ledger: Ledger) -> None:
     opened(ledger, "clinic", unit="patient_id")
     spent(ledger, "run-1", account="clinic", amount=10**10, release="a|b")

@@ -185,3 +185,13 @@ def test_a_column_that_cannot_be_read_or_released_exactly_is_refused(kind, decla
 
 def test_as_many_cells_as_a_model_can_hold_are_allowed():
     assert Integer(minimum=0, maximum=MAX_CELLS - 1).cells == MAX_CELLS
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "width"),
+    [(-9 * 10**15, 9 * 10**15, 10**15), (-(2**53), 2**53, 2**51), (0, 2**53, 2**53), (-5, 7, 3)],
+)
+def test_a_range_of_any_size_has_a_bound_for_each_bin(low: int, high: int, width: int) -> None:
+    attribute = Integer(minimum=low, maximum=high, width=width)
+    assert attribute.whole_bounds.tolist() == [*range(low, high + 1, width), high + 1]
+    assert len(attribute.whole_bounds) == attribute.cells + 1

@@ -17,12 +17,15 @@ import pytest
 from pyarrow import parquet
 
 from dpcore.mechanisms import bounded_rows
+from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.ingest import Coding, Draws, ingest
 from dpcore.tables.sources import memory_table, query
 from dpcore.tables.sources.ids import can_identify, hash_ids
 from dpcore.tables.sources.object_ids import as_id
 from dpcore.tables.sources.source import Source
 from dpcore.tables.sources.values import as_text
+from dpcore.universe import Categorical, Universe
 from tests.dpcore.tables.sources.sources import located, read_batches
 from tests.postgres import PostgresServer
 
@@ -145,6 +148,15 @@ def test_the_floats_of_postgres_are_ids_by_their_type(
     assert ids_of(source) == expected(kind)
     monkeypatch.setitem(query.POSTGRES_ID_TYPES, 700, pa.float64())
     assert (ids_of(source) == expected(kind)) == (kind is np.float64)
+
+
+def test_two_persons_whose_ids_were_rounded_to_one_count_in_no_run() -> None:
+    ids = pd.Series([np.float32(2**24), np.float32(2**24 + 1), np.float32(7)], dtype=object)
+    protection = Protection(unit="id", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
+    coding = Coding(universe=Universe({"ward": Categorical(("a", "b"))}), protection=protection, window=None)
+    source = Source.of(pd.DataFrame({"id": ids, "ward": ["a", "a", "b"]}))
+    counted = [code for codes, _ in ingest(source, coding=coding, draws=Draws.fresh()).chunks() for code in codes[0]]
+    assert counted == [1]
 
 
 class Metres(float):
