@@ -395,8 +395,17 @@ def of_groups(array: Weights, columns: Axes, groups: Sequence[Groups]) -> Projec
         others = tuple(place for place, column in enumerate(columns) if column not in axes)
         order = np.argsort([column for column in columns if column in axes]).astype(np.intp)
         summed = array.sum(axis=others).transpose(order)
-        whole = [np.eye(sizes[axis]) if matrix is None else matrix for axis, matrix in zip(axes, matrices, strict=True)]
-        return contracted(summed, [matrix[first[axis]] for axis, matrix in zip(axes, whole, strict=True)])
+        reduced = [
+            matrix if matrix is None else matrix[first[axis]] for axis, matrix in zip(axes, matrices, strict=True)
+        ]
+        result = contracted(summed, reduced)
+        for place, (axis, matrix) in enumerate(zip(axes, matrices, strict=True)):
+            if matrix is None and len(first[axis]) < sizes[axis]:  # the first of merged cells stands for all of them
+                merged, size = np.moveaxis(result, place, 0), sizes[axis]
+                result = np.zeros((size, *merged.shape[1:]))
+                result[first[axis]] = merged
+                result = np.moveaxis(result, 0, place)
+        return result
 
     return project
 
