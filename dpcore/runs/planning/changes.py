@@ -59,7 +59,7 @@ def helpful_changes(declaration: Declaration, now: Rated, *, plan: Replan) -> tu
 
     If there are too few rounds to link all columns, no noise is as bad: these are to ask for fewer columns, and to name a target.
     """
-    if now.good == now.number:
+    if now.good == now.number and not now.is_wide:
         return ()
     best: dict[str, tuple[float, Change]] = {}
     for kind, what, changed in _changes(declaration, now):
@@ -85,7 +85,7 @@ def _mostly_poor(figures: Figures) -> bool:
 
 
 def _effect(now: Rated, later: Rated) -> str:
-    said = f"typical noise {percent(now.typical)} -> {percent(later.typical)}"
+    said = f"typical error {percent(now.typical)} -> {percent(later.typical)}"
     if now.poor or later.poor:
         said += f", poor {now.asked_for} {now.poor:,} of {now.number:,} -> {later.poor:,} of {later.number:,}"
     return said

@@ -1,4 +1,8 @@
-"""Rate every column and every pair of columns of a planned run by its expected noise, with a sentence for each. No data is read."""
+"""Rate every column and every pair of columns of a planned run by its expected error, with a sentence for each. No data is read.
+
+The noise of a measurement is known, and the error of the model that is fitted to it is not: no count is negative, most cells of a pair are
+nearly empty, and a pair is also known by its columns. Releases of real tables tell how much less it is (docs/decisions/0045).
+"""
 
 import math
 from collections import defaultdict
@@ -6,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations, product
-from statistics import fmean, geometric_mean, median
+from statistics import geometric_mean, median
 
 from dpcore.marginals.workload import Axes
 from dpcore.reporting.ratings import FAIR_ERROR, GOOD_ERROR, Rating, percent, rate
-from dpcore.runs.planning.noise import ABSOLUTE, Terms
+from dpcore.runs.planning.noise import Terms
 from dpcore.spec import Declaration
 from dpcore.spec.advice import suspected_ids
 from dpcore.universe import Attribute, Categorical
@@ -19,7 +23,13 @@ from dpcore.universe.leaves import Fine
 FEW_CELLS = 20
 """A column with at most this many cells need not be made coarser."""
 MOST = 0.5
-"""A run is warned of if more than this share of what was asked for is poor."""
+"""A run of single columns is warned of if more than this share of them is poor."""
+LEARNED, FEW_EMPTY = 2 / 3, {1: 0.1, 2: 0.05}
+"""The expected error as a share of the noise, and up to which noise, for a column and for a pair: beyond it, most cells are nearly empty."""
+NO_NEARER = 0.14
+"""A run is warned of if a typical pair is expected to be wrong by more than this share of the rows."""
+SHUFFLED = (0.02, 0.59)
+"""By how much pairs were wrong in twenty real tables, as a share of the rows, if each column was shuffled."""
 UNEQUAL_CELLS = 5
 """From this many cells on, the counts of a column are taken to be unequal, unless a tree has found the cells by their counts."""
 MIDDLE_SHARE = 0.1
@@ -31,17 +41,15 @@ BEST_SHARE = Fraction(1, 2)
 
 @dataclass(frozen=True)
 class RatedColumn:
-    """A column with the expected noise of its counts, alone and in pairs.
+    """A column with the expected error of its counts, alone and in pairs, as a share of the rows.
 
-    `noise` is the expected L1 error due to noise, as a share of the rows. For `error`, at full resolution, the share of pairs of rows that its
-    cells do not tell apart is added. `middle_error` is that of the column's middle count, as a share of this count: half of the values are rarer. A value with fewer than `drowned` rows is wrong by more than half of itself.
+    `error` is what remains of the noise. At full resolution, the share of pairs of rows that its cells do not tell apart is added. `middle_error` is that of the column's middle count, as a share of this count: half of the values are rarer. A value with fewer than `drowned` rows is wrong by more than half of itself.
     `pairs_error` is that of the median of its pairs in the
     workload; None if it is in no pair. `id` says why the column looks like an id; None if it does not.
     """
 
     name: str
     cells: int
-    noise: float
     error: float
     rating: Rating
     middle_error: float
@@ -123,42 +131,38 @@ class Rated:
 
 
 def poor_warning(ratings: Rated, *, rows: int, guessed: bool) -> str | None:
-    """Return the warning that a plan gives, and a run before it charges anything.
+    """Return the warning that a plan gives, and a run before it charges anything: that columns drawn each by itself may be as near to the table.
 
-    If rounds measure most pairs for certain, or none are asked for, it warns if most of what was asked for is poor. Otherwise it warns if columns
-    drawn each by itself may be as near to the table: noise in single columns then moves a pair by more than chance does (`column_noise`).
+    How far columns depend on each other is known to the table only. So the warning says what that was worth in real ones.
     """
     guess = ", which is a guess: declare `expect_rows`" if guessed else ""
-    unsure = [pair for pair in ratings.pairs if pair.measured != "yes"]
-    if len(unsure) > MOST * ratings.number:
-        noise, chance = column_noise(ratings, unsure, rows=rows)
+    if ratings.pairs:
         return (
             None
-            if noise <= chance
+            if ratings.typical <= NO_NEARER
             else (
-                f"columns drawn each by itself may be as near to the table as the release: {ratings.rounds:,} rounds do not measure all "
-                f"{ratings.number:,} pairs of columns, and noise in single columns moves a pair by {percent(noise)} of the rows; chance moves it by "
-                f"{percent(chance)} with about {rows:,} rows{guess}; ask for fewer columns, or raise epsilon"
+                f"columns drawn each by itself may be as near to the table as the release: expect a typical one of its {ratings.number:,} pairs of "
+                f"columns to be wrong by {percent(ratings.typical)} of the rows, with about {rows:,} rows{guess}; shuffled columns of twenty real "
+                f"tables were wrong by {percent(SHUFFLED[0])} to {percent(SHUFFLED[1])}; ask for fewer columns or wider cells, or raise epsilon"
             )
         )
     if ratings.poor <= MOST * ratings.number:
         return None
-    asked = "pairs of columns" if ratings.asked_for == "pairs" else "columns"
     return (
-        f"{ratings.poor:,} of {ratings.number:,} {asked} would be {Rating.POOR}: expect noise of {percent(ratings.typical)} of a typical count "
+        f"{ratings.poor:,} of {ratings.number:,} columns would be {Rating.POOR}: expect an error of {percent(ratings.typical)} of a typical count "
         f"with about {rows:,} rows{guess}; the release would be mostly noise"
     )
 
 
-def column_noise(ratings: Rated, pairs: Sequence[RatedPair], *, rows: int) -> tuple[float, float]:
-    """Return the mean L1 error that noise in its two columns causes in a pair, and that of chance: the sampling error of so many rows.
+def expected_error(noise: float, *, columns: int) -> float:
+    """Return the error that a model is expected to have in a column or a pair, by the noise of its measurement; both are shares of the rows.
 
-    Both are shares of the rows. A pair that no round measures has the first one at least. Errors of two columns add up as squares.
+    A fit takes up two thirds of little noise. Of much noise the error grows with the root only: see docs/decisions/0045.
+
+    >>> [round(expected_error(noise, columns=2), 3) for noise in (0.03, 0.2, 0.8)]
+    [0.02, 0.067, 0.133]
     """
-    columns = {column.name: column for column in ratings.columns}
-    both = [tuple(columns[name] for name in pair.columns) for pair in pairs]
-    noise = fmean(math.hypot(*(column.noise for column in pair)) for pair in both)
-    return noise, fmean(ABSOLUTE * math.sqrt(math.prod(column.cells for column in pair) / rows) for pair in both)
+    return LEARNED * math.sqrt(noise * min(noise, FEW_EMPTY[columns]))
 
 
 def rated(declaration: Declaration, terms: Terms, *, first: Sequence[tuple[int, float]]) -> Rated:
@@ -198,8 +202,7 @@ def blurred(attribute: Attribute, cells: int) -> float:
 def _column(  # noqa: PLR0913  a column, alone and in pairs
     name: str, attribute: Attribute, *, cells: int, noise: float, rows: int, pairs_error: float | None, why: str | None
 ) -> RatedColumn:
-    blur = blurred(attribute, cells)
-    error = noise + blur
+    error = expected_error(noise, columns=1) + blurred(attribute, cells)
     equal = cells < UNEQUAL_CELLS or isinstance(attribute, Fine)
     middle_error = error if equal else error / MIDDLE_SHARE
     drowned = math.ceil(noise * rows / cells / FAIR_ERROR)
@@ -214,14 +217,13 @@ def _column(  # noqa: PLR0913  a column, alone and in pairs
             [f"frequent {what} are good; {what} with fewer than about {drowned:,} rows drown in noise"] if rare else []
         )
         if not (good and rare):
-            said.append(_expected_of_column(error, pairs_error, what="an error" if blur else "noise"))
+            said.append(_expected_of_column(error, pairs_error))
         if not good:
             said.append(_remedy(attribute))
         sentence = f"{name} has {_size(attribute)}: {'; '.join(said)}"
     return RatedColumn(
         name,
         cells=cells,
-        noise=noise,
         error=error,
         rating=rating,
         middle_error=middle_error,
@@ -234,12 +236,12 @@ def _column(  # noqa: PLR0913  a column, alone and in pairs
     )
 
 
-def _expected_of_column(error: float, pairs_error: float | None, *, what: str) -> str:
+def _expected_of_column(error: float, pairs_error: float | None) -> str:
     """Say what to expect: alone and in pairs, or in pairs only if that is rated differently."""
     if pairs_error is None:
-        return f"expect {what} of {percent(error)}"
+        return f"expect an error of {percent(error)}"
     alone = f"{percent(error)} alone and " if rate(error) is rate(pairs_error) else ""
-    return f"expect {what} of {alone}{percent(pairs_error)} in pairs"
+    return f"expect an error of {alone}{percent(pairs_error)} in pairs"
 
 
 def _size(attribute: Attribute) -> str:
@@ -273,13 +275,13 @@ def _pairs(declaration: Declaration, terms: Terms) -> list[RatedPair]:
         (first, second), (noise, measured) = axes, measuring.of(axes)
         error, cells = min(
             (
-                terms.error(math.prod(merged), noise) + sum(map(blurred, map(attributes.__getitem__, axes), merged)),
+                expected_error(terms.error(math.prod(merged), noise), columns=2)
+                + sum(map(blurred, map(attributes.__getitem__, axes), merged)),
                 math.prod(merged),
             )
             for merged in product(*(_merged(attributes[axis], shape[axis]) for axis in axes))
         )
-        what = "an error" if any(blurred(attributes[axis], shape[axis]) for axis in axes) else "noise"
-        said = _expected(terms, error, measured, what=what)
+        said = _expected(terms, error, measured, noise=terms.error(cells, noise))
         sentence = f"{names[first]} x {names[second]} has {cells:,} cell{'s' if cells > 1 else ''}: {said}"
         rated_pairs.append(
             RatedPair((names[first], names[second]), cells, noise, error, measured, rate(error), sentence)
@@ -294,12 +296,13 @@ def _merged(attribute: Attribute, cells: int) -> list[int]:
     )
 
 
-def _expected(terms: Terms, error: float, measured: str, *, what: str) -> str:
-    said = f"expect {what} of {percent(error)}"
+def _expected(terms: Terms, error: float, measured: str, *, noise: float) -> str:
+    """Say what to expect of a pair by its error, whether it is measured, and the noise of all of its counts."""
+    said = f"expect an error of {percent(error)}"
     if measured == "no":
-        return f"expect {what} of {percent(error)} or more, so it is not measured"
-    worth = terms.outline.room is not None and error > terms.outline.room
-    return f"{said}, so it is measured with merged cells" if worth and terms.outline.model_cells is not None else said
+        return f"{said} or more, since it is not measured"
+    merged = terms.outline.model_cells is not None and terms.outline.room is not None and noise > terms.outline.room
+    return f"{said}, with merged cells" if merged else said
 
 
 def _most_cells(terms: Terms, noise: float) -> float:
