@@ -44,19 +44,20 @@ class Across:
     def marginal(self, axes: Axes) -> Weights:
         """Return the probabilities of the cells of these axes."""
         self.forget()
-        whole = Part(self.middle(axes), None, axes)
-        waiting = [whole]
-        further: dict[Part, list[Part]] = {}
-        for part in waiting:  # the list grows during the loop
-            further[part] = self.further(part)
-            waiting += [beyond for beyond in further[part] if beyond not in self._conditionals]
-        for part in reversed(waiting[1:]):
-            self._conditionals[part] = self._joint(part, further[part])
-        return self._joint(whole, further[whole])[0]
+        ends = self._ends(axes)
+        core = self._core(axes, ends)
+        home = self.tree.home(self.scopes.of(core))
+        array = self._middle_joint(core) if home is None else self.within(home, self.scopes.of(core))
+        array, over = self._multiplied(array, core, list(map(self._conditional, ends)), axes)
+        return self._moves.sum(array, over, axes)
 
     def work(self, axes: Axes) -> int:
         """Return about how many cells all arrays together have that computing a marginal takes, if nothing is cached. Nothing is computed."""
-        waiting, cells = [Part(self.middle(axes), None, axes)], 0
+        ends = self._ends(axes)
+        core = self._core(axes, ends)
+        waiting, cells = list(ends), self._least_work([self.needed(end, ())[1] for end in ends], core, axes)[0]
+        if self.tree.home(self.scopes.of(core)) is None:
+            waiting.append(Part(self.middle(core), None, core))
         for part in waiting:  # the list grows during the loop
             further = self.further(part)
             waiting += further
@@ -64,6 +65,54 @@ class Across:
             results = [self.needed(beyond, ())[1] for beyond in further]
             cells += self.scopes.resolutions.cells(over) + self._least_work(results, over, result)[0]
         return cells
+
+    def _ends(self, axes: Axes) -> list[Part]:
+        """Return a part for each axis that a separator of fewer cells than its own lies before, as seen from all other axes.
+
+        The axis is independent of the others given this separator. So its cells can wait until all of the tree in between is summed out.
+        """
+        tree, scopes, ends = self.tree, self.scopes, []
+        for axis in axes:
+            others = sum(1 << other for other in axes if other != axis)
+            here, before = tree.home(scopes.of((axis,))) or 0, None
+            while not tree.cliques[here] & others:
+                towards = [
+                    there for there in tree.neighbours[here] if there != before and tree.beyond[there, here] & others
+                ]
+                if len(towards) > 1:
+                    break
+                before, here = here, towards[0]
+                if scopes.cells(tree.separator(before, here)) < scopes.resolutions.shape[axis]:
+                    ends.append(Part(before, here, (axis,)))
+                    break
+        return ends
+
+    def _core(self, axes: Axes, ends: Sequence[Part]) -> Axes:
+        """Return the axes of the marginal that is left if parts at the ends are cut off at their separators."""
+        core = set(axes) - {axis for end in ends for axis in end.axes}
+        for clique, seen_from, _ in ends:
+            core.update(() if seen_from is None else self.scopes.axes(self.tree.separator(clique, seen_from)))
+        return self.scopes.finest(core)
+
+    def _middle_joint(self, axes: Axes) -> Weights:
+        """Return the probabilities of the cells of axes in several cliques."""
+        whole = Part(self.middle(axes), None, axes)
+        further = self.further(whole)
+        for part in further:
+            self._conditional(part)
+        return self._joint(whole, further)[0]
+
+    def _conditional(self, part: Part) -> Factor:
+        """Return the distribution of a part's axes given its separator, which is cached."""
+        waiting = [part]
+        further: dict[Part, list[Part]] = {}
+        for beyond in waiting:  # the list grows during the loop
+            if beyond not in self._conditionals:
+                further[beyond] = self.further(beyond)
+                waiting += further[beyond]
+        for beyond in reversed(further):
+            self._conditionals[beyond] = self._joint(beyond, further[beyond])
+        return self._conditionals[part]
 
     def forget(self) -> None:
         """Drop the oldest cached factors, if all together take too much memory. Nothing that is being computed may depend on them."""
@@ -101,14 +150,18 @@ class Across:
             separator = self.scopes.axes(self.tree.separator(clique, seen_from))
             shares = self._moves.sum(array, over, separator)
             array = array * self._moves.spread(inverse(shares), separator, over)
-        conditionals = [self._conditionals[beyond] for beyond in further]
+        array, over = self._multiplied(array, over, [self._conditionals[beyond] for beyond in further], result)
+        goal = axes if seen_from is None else result
+        return self._moves.sum(array, over, goal), goal
+
+    def _multiplied(self, array: Weights, over: Axes, conditionals: Sequence[Factor], result: Axes) -> Factor:
+        """Multiply an array over some axes by conditionals, in the order of the least work. Sum out what the result does not need."""
         _, order = self._least_work([its_axes for _, its_axes in conditionals], over, result)
         factors = [conditionals[place] for place in order]
         for done, factor in enumerate(factors, start=1):
             keep = _still_needed(result, [its_axes for _, its_axes in factors[done:]])
             array, over = self._factors.product((array, over), factor, keep=keep)
-        goal = axes if seen_from is None else result
-        return self._moves.sum(array, over, goal), goal
+        return array, over
 
     def needed(self, part: Part, further: Sequence[Part]) -> tuple[Axes, Axes]:
         """Return the axes of a part's clique that are needed, and those of the part given its separator."""

@@ -4,6 +4,7 @@ Each conversion is planned once per pair of axes. Sums over whole columns come f
 looking groups up then work on the remaining small array.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,18 +12,19 @@ import numpy as np
 from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
-from dpcore.models.passes import sum_to
+from dpcore.models.passes import looking_up, merging, sum_to
 
 
 class _Coarser(NamedTuple):
     place: int
-    order: Groups | None  # the cells in the order of their groups; None if they are already in order
-    starts: Groups  # where each group starts
+    groups: Groups
+    sums: Callable[[Weights], Weights]
 
-    def reduced(self, array: Weights, reduce: np.ufunc) -> Weights:
-        """Reduce the cells of each group to one."""
-        ordered = array if self.order is None else np.take(array, self.order, axis=self.place)
-        return np.asarray(reduce.reduceat(ordered, self.starts, axis=self.place))
+    def highest(self, array: Weights) -> Weights:
+        """Return the largest of each group."""
+        members = [np.flatnonzero(self.groups == group) for group in range(int(self.groups.max()) + 1)]
+        parts = [np.take(array, cells, axis=self.place).max(axis=self.place) for cells in members]
+        return np.stack(parts, axis=self.place)
 
 
 class _Sum(NamedTuple):
@@ -33,8 +35,8 @@ class _Sum(NamedTuple):
 
 
 class _Spread(NamedTuple):
+    finer: tuple[Callable[[Weights], Weights], ...]
     turned: tuple[int, ...]
-    finer: tuple[tuple[int, Groups], ...]  # place, the group of every finer cell
     shape: tuple[int, ...]
 
 
@@ -54,7 +56,7 @@ class Moves:
         if plan.dropped:
             array = sum_to(np.ascontiguousarray(array), plan.left)
         for step in plan.coarser:
-            array = step.reduced(array, np.add)
+            array = step.sums(array)
         return array.transpose(plan.turned)
 
     def highest(self, array: Weights, source: Axes, target: Axes) -> Weights:
@@ -64,7 +66,7 @@ class Moves:
         plan = self._sums.get((source, target)) or self._plan_sum(source, target)
         array = np.asarray(np.maximum.reduce(array, axis=plan.dropped))
         for step in plan.coarser:
-            array = step.reduced(array, np.maximum)
+            array = step.highest(array)
         return array.transpose(plan.turned)
 
     def spread(self, array: Weights, source: Axes, target: Axes) -> Weights:
@@ -72,10 +74,9 @@ class Moves:
         if source == target:
             return array
         plan = self._spreads.get((source, target)) or self._plan_spread(source, target)
-        array = array.transpose(plan.turned)
-        for place, groups in plan.finer:
-            array = np.take(array, groups, axis=place)
-        return array.reshape(plan.shape)
+        for step in plan.finer:
+            array = step(array)
+        return array.transpose(plan.turned).reshape(plan.shape)
 
     def _plan_sum(self, source: Axes, target: Axes) -> _Sum:
         of = self._resolutions
@@ -86,11 +87,10 @@ class Moves:
             goal = goals[of.column(axis)]
             result.append(goal)
             if goal != axis:
+                shape = of.shape_of((*result, *(source[at] for at in left[place + 1 :])))
+                shape = (*shape[:place], of.shape[axis], *shape[place + 1 :])
                 groups = of.groups(axis, goal)
-                order = np.argsort(groups, kind="stable")
-                starts = np.searchsorted(groups[order], np.arange(of.shape[goal]))
-                in_order = bool((groups[1:] >= groups[:-1]).all())
-                coarser.append(_Coarser(place, None if in_order else order, starts))
+                coarser.append(_Coarser(place, groups, merging(shape, place, groups, of.shape[goal])))
         dropped = tuple(place for place in range(len(source)) if place not in left)
         plan = _Sum(left, dropped, tuple(coarser), tuple(result.index(axis) for axis in target))
         self._sums[source, target] = plan
@@ -100,17 +100,18 @@ class Moves:
         of = self._resolutions
         places = {of.column(axis): place for place, axis in enumerate(source)}
         turned: list[int] = []
-        finer: list[tuple[int, Groups]] = []
-        shape: list[int] = []
+        finer: list[Callable[[Weights], Weights]] = []
+        own, shape = list(of.shape_of(source)), []
         for axis in target:
             place = places.get(of.column(axis))
             if place is None:
                 shape.append(1)
                 continue
             if source[place] != axis:
-                finer.append((len(turned), of.groups(axis, source[place])))
+                finer.append(looking_up(own, place, of.groups(axis, source[place]), own[place]))
+                own[place] = of.shape[axis]
             turned.append(place)
             shape.append(of.shape[axis])
-        plan = _Spread(tuple(turned), tuple(finer), tuple(shape))
+        plan = _Spread(tuple(finer), tuple(turned), tuple(shape))
         self._spreads[source, target] = plan
         return plan

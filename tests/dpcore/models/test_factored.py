@@ -15,8 +15,8 @@ from dpcore.errors import UsageError
 from dpcore.marginals.measurements import LEAST_NOISE, Measurement
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
-from dpcore.models import DenseModel, Evidence, FactoredModel, Model, Weights, refine
-from dpcore.models.factored import across, factors
+from dpcore.models import DenseModel, Evidence, FactoredModel, Model, Weights, passes, refine
+from dpcore.models.factored import across
 from dpcore.models.factored.scopes import Scopes, axes_in, inside
 from dpcore.models.factored.tree import JunctionTree
 from tests.contracts.model import ModelContract
@@ -84,12 +84,12 @@ def test_without_coarser_versions_it_agrees_with_the_dense_model(data: st.DataOb
         np.testing.assert_allclose(found[axes], expected[axes], rtol=0, atol=50 * EXACT)
 
 
-@pytest.mark.parametrize("small", [0, 30, factors.SMALL])
+@pytest.mark.parametrize("few", [0, 3, passes._FEW])
 @pytest.mark.parametrize("asked", [(0, 7), (1, 3, 5), (0, 2, 4, 6), (0, 3, 5, 6, 7)])
 def test_marginals_across_a_whole_tree_are_exact_with_every_mixture_of_resolutions(
-    asked: Axes, small: int, monkeypatch: pytest.MonkeyPatch
+    asked: Axes, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(factors, "SMALL", small)  # 0: every product is computed cell by cell
+    monkeypatch.setattr(passes, "_FEW", few)  # 0: cells are sorted, and looked up
     of = Resolutions((4, 3, 4, 2, 4, 3, 4, 3))
     halves = {column: of.coarsen(column, [0, 1, 0, 1]) for column in (0, 2, 4, 6)}
     links = [(0, 1), (1, halves[2]), (2, 3), (3, halves[4]), (4, 5), (halves[4], halves[6]), (6, 7), (2, halves[0])]
@@ -108,19 +108,18 @@ def test_marginals_across_a_whole_tree_are_exact_with_every_mixture_of_resolutio
 
 @settings(deadline=None, max_examples=80)
 @given(st.data())
-def test_products_cell_by_cell_change_no_marginal(data: st.DataObject) -> None:
+def test_cutting_off_the_ends_of_a_tree_changes_no_marginal(data: st.DataObject) -> None:
     of = data.draw(resolutions(cells=5, versions=3))
     functions = data.draw(functions_of(of))
     asked = data.draw(st.lists(axes_of(of, most=5), min_size=1, max_size=8))
-    found = []
-    for small in (0, 20, factors.SMALL):
-        with patch.object(factors, "SMALL", small):
-            model = FactoredModel(of, total=1.0)
-            model.assign(functions)
-            found.append([model.marginal(axes) for axes in asked])
-    for whole, *by_cell in zip(*reversed(found), strict=True):
-        for each in by_cell:
-            np.testing.assert_allclose(each, whole, rtol=0, atol=EXACT)
+    model = FactoredModel(of, total=1.0)
+    model.assign(functions)
+    cut = [model.marginal(axes) for axes in asked]
+    model.assign(functions)
+    with patch.object(across.Across, "_ends", lambda *_: []):
+        whole = [model.marginal(axes) for axes in asked]
+    for marginal, expected in zip(cut, whole, strict=True):
+        np.testing.assert_allclose(marginal, expected, rtol=0, atol=EXACT)
 
 
 @pytest.mark.parametrize("remembered", [0, 100, across.MOST_BYTES])
