@@ -22,6 +22,13 @@ from dpcore.models.model import Weights
 WIDEST = 600.0  # the range of a clique's logarithms up to which products neither underflow nor lose precision
 
 
+class Beliefs(NamedTuple):
+    """The marginals of all cliques, and those of the axes of all functions, as probabilities."""
+
+    cliques: list[Weights]
+    functions: dict[Axes, Weights]
+
+
 class _Join(NamedTuple):
     """Combine two factors, by their places in the list of factors, into one over the given axes, which is added to the list."""
 
@@ -64,8 +71,8 @@ class Calibration:
             self._plan(clique, functions.get(clique, []), children.get(clique, [])) for clique in range(len(tree.axes))
         ]
 
-    def beliefs(self, functions: Mapping[Axes, Weights]) -> list[Weights]:
-        """Return the marginal of every clique, as probabilities, of the distribution proportional to exp of the sum of the functions."""
+    def beliefs(self, functions: Mapping[Axes, Weights]) -> Beliefs:
+        """Return the marginals of the distribution that is proportional to exp of the sum of the functions."""
         collected = self._collect(functions) or self._collect_logarithms(functions)
         return self._distribute(*collected)
 
@@ -114,16 +121,31 @@ class Calibration:
             messages[clique] = highest + np.log(sums[clique])
         return weights, sums
 
-    def _distribute(self, weights: list[Weights], sums: Mapping[int, Weights]) -> list[Weights]:
+    def _distribute(self, weights: list[Weights], sums: Mapping[int, Weights]) -> Beliefs:
         """Pass messages from the root to the leaves, so that every clique holds its marginal. The weights are changed in place."""
-        tree, moves = self._tree, self._moves
-        weights[tree.root] /= sums[tree.root]
-        for clique in tree.order[1:]:
-            parent, shared = tree.parents[clique], self._separators[clique]
-            goal, held = moves.sum(weights[parent], tree.axes[parent], shared), sums[clique]
+        tree, marginals = self._tree, Beliefs(weights, {})
+        goals: dict[int, Weights] = {}  # the marginal of each separator, as its clique's parent knows it
+        for clique in tree.order:
+            plan, shared, held = self._plans[clique], self._separators.get(clique, ()), sums[clique]
+            goal = goals.pop(clique, np.ones(()))
             share = np.divide(goal, held, out=np.zeros(held.shape), where=held > 0)
-            weights[clique] *= moves.spread(share, shared, tree.axes[clique])
-        return weights
+            weights[clique] *= self._moves.spread(share, shared, tree.axes[clique])
+            own = self._marginals_of_factors(plan, weights[clique])
+            marginals.functions.update(zip(plan.functions, own, strict=False))
+            goals.update(zip(plan.children, own[len(plan.functions) :], strict=True))
+        return marginals
+
+    def _marginals_of_factors(self, plan: _Plan, marginal: Weights) -> list[Weights]:
+        """Return a clique's marginal summed to the axes of each of its factors, by way of all joins: backwards, so that few sums are large."""
+        factors = len(plan.axes)
+        over = [*plan.axes, *(join.axes for join in plan.joins)]
+        marginals = {len(over) - 1: marginal}
+        for place in reversed(range(factors, len(over))):
+            join, whole = plan.joins[place - factors], marginals.pop(place)
+            for part in (join.left, join.right):
+                if part is not None:
+                    marginals[part] = self._moves.sum(whole, join.axes, over[part])
+        return [marginals[place] for place in range(factors)]
 
     def _joined(self, plan: _Plan, factors: list[Weights], combine: np.ufunc) -> Weights:
         """Combine a clique's factors, or terms, into a new array."""

@@ -101,7 +101,7 @@ class FactoredModel(Model):
         logarithms = self._zeros.added(added(self._start, functions))
         self.make_room(logarithms)
         self._beliefs = self._calibration(tuple(logarithms)).beliefs(logarithms)
-        self._across = Across(self._tree, self._beliefs, self._scopes, self._moves)
+        self._across = Across(self._tree, self._beliefs.cliques, self._scopes, self._moves)
 
     def make_room(self, sets: Iterable[Axes]) -> None:
         """Rebuild the tree so that every set lies in a clique.
@@ -134,10 +134,13 @@ class FactoredModel(Model):
         Raises:
             UsageError: There is no such axis, or two axes are of the same column.
         """
+        known = self._beliefs.functions.get(axes)
+        if known is not None:
+            return self._counts(known)
         home = self._home(axes)
         if home is None:
             return self._counts(self._across.marginal(axes))
-        return self._counts(self._moves.sum(self._beliefs[home], self._tree.axes[home], axes))
+        return self._counts(self._moves.sum(self._beliefs.cliques[home], self._tree.axes[home], axes))
 
     def projected(self, columns: Axes, matrices: Sequence[Matrix]) -> Weights:
         """Return a marginal of some columns, multiplied along each by a matrix, without computing it cell by cell.
@@ -153,7 +156,7 @@ class FactoredModel(Model):
         asked = tuple(sets)
         marginals: dict[Axes, Weights] = {}
         for axes, larger in self._sources(asked):
-            if larger is None:
+            if larger is None or axes in self._beliefs.functions:
                 marginals[axes] = self.marginal(axes)
             else:
                 marginals[axes] = np.array(self._moves.sum(marginals[larger], larger, axes), order="C")
@@ -169,7 +172,7 @@ class FactoredModel(Model):
         return self._orders[sets]
 
     def _drawn(self, count: int, *, rng: np.random.Generator) -> Iterator[Rows]:
-        return draw_chunks(self._tree, self._beliefs, self._scopes, count, rng=rng)
+        return draw_chunks(self._tree, self._beliefs.cliques, self._scopes, count, rng=rng)
 
     def _is_worth_exchanging(self, axes: Axes) -> bool:
         """Return whether a marginal lies in no clique, and can be computed with little memory."""
