@@ -64,7 +64,11 @@ class Ensemble:
     def keep(self, sets: Iterable[Axes]) -> None:
         """Compute the marginals of some columns on all models at once, each of which is built once. Questions about them then take little time."""
         sets = tuple(sets)
-        of_models = [self._release.assigned(fit).marginals(sets) for fit in self._fits]
+        model, of_models = self._release.assigned(self._fits[0]), []
+        for fit in self._fits:  # all have functions of the same marginals
+            model.rescale(fit.total)
+            model.assign(fit.functions)
+            of_models.append(model.marginals(sets))
         self._marginals = {axes: np.stack([marginals[axes] for marginals in of_models]) for axes in sets}
 
     @cached_property

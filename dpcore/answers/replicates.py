@@ -42,20 +42,23 @@ def replicates_of(strategy: str, size: int) -> int:
     return min(REPLICATES, LARGE_REPLICATES) if is_large else REPLICATES
 
 
-def make_uncertainty(release: Release, *, pause: Callable[[], None] = lambda: None) -> Uncertainty:
-    """Fit the model of a release again, its pilot and its replicates. No file of the release is read.
+def make_uncertainty(
+    release: Release, *, released: Fit | None = None, pause: Callable[[], None] = lambda: None
+) -> Uncertainty:
+    """Fit the pilot of a release and its replicates. No file of the release is read.
 
     Args:
         release: The release.
+        released: Its own model; None to fit it again.
         pause: Called after every fit.
     """
     transcript = release.transcript
-    model, released = release.fitted(transcript)
+    released = released or release.fitted(transcript)[1]
     pause()
     # The pilot keeps what smoothing drops from the release, so that replicates show what that costs.
     closer = PILOT_PER_CELL.get(release.manifest["strategy"])
     how = How(per_cell=closer, tries=PILOT_TRIES, start=released.functions, smooth=False)
-    model, pilot = release.fitted(transcript, how=how, model=model)
+    model, pilot = release.fitted(transcript, how=how)
     rng = np.random.default_rng(seed_of(transcript))
     measurements = (*transcript.first, *transcript.later)
     expected = {measurement.axes: model.marginal(measurement.axes) for measurement in measurements}

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -90,8 +92,12 @@ def random_cells(attribute: Attribute, rng: np.random.Generator) -> Weights:
 
 
 def counts_of(model: Model, asked: Sequence[tuple[Axes, list[Weights]]]) -> Weights:
-    """Return how many rows a model has in the chosen cells of each of some counts."""
-    return np.array([projected(model, axes, [chosen[:, None] for chosen in cells]).item() for axes, cells in asked])
+    """Return how many rows a model has in the chosen cells of each of some counts. Counts in a row that have the same columns are one question."""
+    counts: list[Weights] = []
+    for axes, group in groupby(asked, key=itemgetter(0)):
+        several = [np.stack(chosen, axis=1) for chosen in zip(*(cells for _, cells in group), strict=True)]
+        counts.append(np.einsum("i" * len(axes) + "->i", projected(model, axes, several)))
+    return np.concatenate(counts) if counts else np.empty(0)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dpcore.answers.judging import judge
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import OTHER_FITS, make_uncertainty, replicates_for
-from dpcore.answers.uncertainty import Uncertainty, restored, uncertainty_table
+from dpcore.answers.uncertainty import Fit, Uncertainty, restored, uncertainty_table
 from dpcore.curator.curator import Curator
 from dpcore.release import (
     Draft,
@@ -128,6 +128,8 @@ def _uncertainty(unwritten: Release, stage: Stage, rounds: Rounds) -> Callable[[
             stage.renew_lease()
             rounds.countdown.part("fit", parts=replicates + OTHER_FITS)
 
-        return make_uncertainty(unwritten, pause=fitted)
+        strategy = stage.strategy
+        released = None if strategy.functions is None else Fit(strategy.total, strategy.functions)
+        return make_uncertainty(unwritten, released=released, pause=fitted)
 
     return lambda most_bytes: uncertainty_table(fits(), unwritten.measurements, most_bytes=most_bytes)

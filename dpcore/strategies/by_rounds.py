@@ -345,7 +345,7 @@ class ByRounds(Strategy):
             self.start, self.gate = reconsidered(self.start, self.gate, started=started, plain=plain)
             if not self.gate.taken:
                 self.model, self._base = model, base
-        fit_last(self.model, self._evidence, self._base, orders=self._orders, start=self.start)
+        self.functions = fit_last(self.model, self._evidence, self._base, orders=self._orders, start=self.start)
 
     def _without_prior(self) -> tuple[Model, Functions]:
         """Return the first model as it would be without a prior, with room for all measurements, and its functions."""

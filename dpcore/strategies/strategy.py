@@ -11,6 +11,7 @@ from dpcore.marginals.measurements import ONE_WAY, Measurement, Selection
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.models import Model
+from dpcore.models.refine import Functions
 from dpcore.models.start import UNIFORM, Gate, PublicRows, Start
 from dpcore.strategies.earlier import Earlier
 
@@ -82,6 +83,8 @@ class Strategy(ABC):
     """Whether `begin` has used the prior; None if there is none."""
     start: Start = UNIFORM
     """Where the weights have started."""
+    functions: Functions | None = None
+    """The functions of the released model, if `conclude` has fitted it."""
     earlier: Earlier | None = None
     """What an earlier release of the same table has measured. Set it before `begin`, which raises if new counts contradict it."""
 
