@@ -9,7 +9,7 @@ second core. A threaded BLAS call could even wait a whole time slice for its oth
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
@@ -138,7 +138,7 @@ def merging(shape: Sequence[int], place: int, groups: Groups, count: int) -> Cal
     [[[0.0, 1.0], [6.0, 8.0]], [[6.0, 7.0], [18.0, 20.0]]]
     """
     if count <= _FEW:
-        return _along(shape, place, np.eye(count)[groups])
+        return along(shape, place, np.eye(count)[groups])
     order = np.argsort(groups, kind="stable")
     return partial(_sorted_sums, place=place, order=order, starts=np.searchsorted(groups[order], np.arange(count)))
 
@@ -150,11 +150,11 @@ def looking_up(shape: Sequence[int], place: int, groups: Groups, count: int) -> 
     [[1.0, 2.0, 2.0], [3.0, 4.0, 4.0]]
     """
     return (
-        _along(shape, place, np.eye(count)[groups].T) if count <= _FEW else partial(np.take, indices=groups, axis=place)
+        along(shape, place, np.eye(count)[groups].T) if count <= _FEW else partial(np.take, indices=groups, axis=place)
     )
 
 
-def _along(shape: Sequence[int], place: int, matrix: Weights) -> Callable[[Weights], Weights]:
+def along(shape: Sequence[int], place: int, matrix: Weights) -> Callable[[Weights], Weights]:
     """Return the product with a small matrix along one axis, whose cells are the rows of the matrix. A result is contiguous.
 
     With zeros and ones, BLAS takes a tenth of the time of `np.add.reduceat`, and a third of that of `np.take`.
@@ -184,6 +184,32 @@ def _stack_multiplied(
 
 def _sorted_sums(array: Weights, *, place: int, order: Groups, starts: Groups) -> Weights:
     return np.asarray(np.add.reduceat(np.take(array, order, axis=place), starts, axis=place))
+
+
+def multiplied(
+    left: tuple[Weights, tuple[int, ...]], right: tuple[Weights, tuple[int, ...]], *, keep: Container[int]
+) -> tuple[Weights, tuple[int, ...]]:
+    """Multiply two arrays whose dimensions have labels, as a batch of matrix products. Sum out a label of both that is not kept.
+
+    Return the product and its labels: first those of both arrays, then the others of the left one, and of the right one.
+
+    >>> multiplied((np.ones((2, 3)), (7, 8)), (np.ones((3, 4)), (8, 9)), keep={7, 9})[0].tolist()
+    [[3.0, 3.0, 3.0, 3.0], [3.0, 3.0, 3.0, 3.0]]
+    """
+    (a, over_a), (b, over_b) = left, right
+    sizes = dict(zip(over_a + over_b, a.shape + b.shape, strict=True))
+    batch = tuple(label for label in over_a if label in over_b and label in keep)
+    summed = tuple(label for label in over_a if label in over_b and label not in keep)
+    rows = tuple(label for label in over_a if label not in over_b)
+    columns = tuple(label for label in over_b if label not in over_a)
+
+    def stack(array: Weights, over: tuple[int, ...], *groups: tuple[int, ...]) -> Weights:
+        sides = [math.prod(sizes[label] for label in group) for group in groups]
+        return array.transpose([over.index(label) for label in sum(groups, ())]).reshape(sides)
+
+    product = products(stack(a, over_a, batch, rows, summed), stack(b, over_b, batch, summed, columns))
+    over = batch + rows + columns
+    return product.reshape([sizes[label] for label in over]), over
 
 
 def products(left: Weights, right: Weights) -> Weights:

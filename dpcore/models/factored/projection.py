@@ -8,7 +8,6 @@ needs it. No array has the cells of several columns that lie in different clique
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from dpcore.marginals.workload import Axes
 from dpcore.models.factored.across import Across, Part, inverse
 from dpcore.models.factored.scopes import Scope
 from dpcore.models.model import Matrix, Weights
+from dpcore.models.passes import along, merging, multiplied, sum_to
 
 
 @dataclass
@@ -41,8 +41,9 @@ class _Array:
         several = [of.columns + column] * (matrix.shape[1] > 1)
         del self.labels[place]
         if separator is None:
-            summed = np.tensordot(self.values, matrix if several else matrix[:, 0], axes=(place, 0))
-            self.values, self.labels = summed, [*self.labels, *several]
+            summed = along(self.values.shape, place, matrix)(self.values)
+            self.values = np.moveaxis(summed, place, -1) if several else summed.squeeze(place)
+            self.labels = [*self.labels, *several]
             return
         cells_last = np.moveaxis(self.values, place, -1)
         scaled = cells_last[..., None] * matrix if several else cells_last * matrix[:, 0]
@@ -53,8 +54,8 @@ class _Array:
         """Sum a column to a coarser version of it."""
         here, place = self.version[column], self.labels.index(column)
         if here != version:
-            summed = np.tensordot(self.values, of.membership(here, version), axes=(place, 0))
-            self.values = np.moveaxis(summed, -1, place)
+            merge = merging(self.values.shape, place, of.groups(here, version), of.shape[version])
+            self.values = merge(self.values)
             self.version = {**self.version, column: version}
 
     def times(self, factor: "_Array", of: Resolutions, *, needed: set[int]) -> None:
@@ -63,14 +64,11 @@ class _Array:
         for place, label in enumerate(factor.labels):
             if label < of.columns and factor.version[label] != self.version[label]:
                 values = np.take(values, of.groups(self.version[label], factor.version[label]), axis=place)
-        result = [label for label in self.labels if label >= of.columns or label in needed]
-        result += [label for label in factor.labels if label >= of.columns]
-        # einsum knows no more than 52 labels, and a table may have more columns
-        number = {label: at for at, label in enumerate(dict.fromkeys([*self.labels, *factor.labels]))}
-        own, its, both = ([number[label] for label in labels] for labels in (self.labels, factor.labels, result))
-        operands: list[Any] = [self.values, own, values, its, both]
-        self.values = np.einsum(*operands, optimize=True)
-        self.labels = result
+        keep = {label for label in (*self.labels, *factor.labels) if label >= of.columns or label in needed}
+        places = tuple(at for at, label in enumerate(self.labels) if label in keep or label in factor.labels)
+        own = sum_to(np.ascontiguousarray(self.values), places), tuple(self.labels[place] for place in places)
+        self.values, labels = multiplied(own, (values, tuple(factor.labels)), keep=keep)
+        self.labels = list(labels)
 
     def ordered(self, axes: Axes, of: Resolutions) -> None:
         """Sum to some axes, in their order, before all results."""
