@@ -101,6 +101,10 @@ class Generator:
         numbers = tuple(self._number(draw.choice(names)) for _ in range(draw.randint(1, 2)))
         return Question(where, keys, numbers)
 
+    def conjunction(self, columns: int) -> str:
+        """Draw a condition on each of so many columns, all of which must hold."""
+        return " and ".join(f"({self._atom(name)})" for name in self._random.sample(self._universe.names, columns))
+
     def _attribute(self, name: str) -> Attribute:
         return self._universe.attributes[name]
 
