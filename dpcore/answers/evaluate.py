@@ -96,6 +96,10 @@ class Form:
 
     def totals(self, project: Projection, *, along: int | None = None) -> Weights:
         """Return the value of every group's form; with `along`, divided among the pieces of that column."""
+        return np.asarray(self.with_rows(project, along=along)[0])
+
+    def with_rows(self, project: Projection, *, along: int | None = None) -> Weights:
+        """Return the same values and, after sums, also the number of rows that are summed: both are found in one pass."""
         totals = self._totals.setdefault(project, {})
         if along not in totals:
             array, group, piece = self._joint(project, along)
@@ -109,14 +113,17 @@ class Form:
     def entries(self, project: Projection, *, along: int) -> tuple[Indices, Indices, Weights]:
         """Return the totals of one model along a column that are not zero, each with its group and its piece: a few of many."""
         array, group, piece = self._joint(project, along)
-        amounts = array.ravel()
+        amounts = array[0].ravel()
         some = np.flatnonzero(amounts)
         group, piece = (np.broadcast_to(numbers, group.shape).ravel()[some] for numbers in (group, piece))
         order = np.lexsort((piece, group))
         return group[order], piece[order], amounts[some][order]
 
     def _joint(self, project: Projection, along: int | None) -> tuple[Weights, Indices, Indices]:
-        """Return an array over the labels of the columns with keys and of a column, the group of each entry, and its piece of that column."""
+        """Return arrays over the labels of the columns with keys and of a column, the group of each entry, and its piece of that column.
+
+        There is one array of rows, or one of sums and then one of rows.
+        """
         labels = {axis: np.unique(offsets, return_inverse=True) for axis, offsets in self.offsets.items()}
         pieces: Indices = np.zeros(1, dtype=np.int64)
         if along is not None:
@@ -127,35 +134,39 @@ class Form:
         group = _sums([labels[axis][0] for axis in core])
         piece = pieces if along is None else pieces.reshape([-1 if axis == along else 1 for axis in core])
         models = np.shape(project((), ()))
-        total: Weights = np.zeros((*models, *shape))
+        valued = [] if self.value is None else [self.value]
+        total: Weights = np.zeros((1 + len(valued), *models, *shape))
         for box in self.boxes:
-            axes = tuple(sorted({*core, *box, *([] if self.value is None else [self.value])}))
+            axes = tuple(sorted({*core, *box, *valued}))
             factors = [self._factor(axis, box.get(axis), labels.get(axis)) for axis in axes]
             array = project(axes, [matrix for matrix, _ in factors])
             for place, (_, divided) in enumerate(factors, start=len(models)):
                 array = array if divided is None else divided.along(array, place)
-            total = total + array.reshape((*models, *shape))
+            both = np.split(array, 2, axis=len(models) + axes.index(self.value)) if self.value is not None else [array]
+            total = total + np.stack(both).reshape(total.shape)
         return total, group, piece
 
     def _factor(
         self, axis: int, allowed: Pieces | None, labels: tuple[Indices, Indices] | None
     ) -> "tuple[Matrix, _Divided | None]":
-        """Return what a column's cells are multiplied by. If it has about as many labels as cells, the model keeps them, to be divided afterwards."""
-        column = self.columns[axis]
-        size = column.attribute.size
-        weights = self._weights(axis)
-        weights = weights if allowed is None else np.where(allowed, weights, 0.0)
-        count, label = (1, np.zeros(column.pieces, dtype=np.int64)) if labels is None else (len(labels[0]), labels[1])
-        if 2 * count > size:
-            return None, _Divided(column.cell, label, count, weights)
-        matrix = _placed(weights, column.cell * count + label, size * count)
-        return matrix.reshape(*weights.shape[:-1], size, count), None
+        """Return what a column's cells are multiplied by. If it has about as many labels as cells, the model keeps them, to be divided afterwards.
 
-    def _weights(self, axis: int) -> Weights:
-        """Return the weight of each piece of a column, maybe by each model: its share of its cell, times its mean value if the column is summed."""
-        own = self.varied.get(axis, [self.columns[axis]])
-        weights = [column.share * column.means if axis == self.value else column.share for column in own]
-        return np.stack(weights) if axis in self.varied else weights[0]
+        The column that is summed has all labels twice: for its sums, and for its rows.
+        """
+        column = self.columns[axis]
+        size, cell = column.attribute.size, column.cell
+        own = self.varied.get(axis, [column])
+        shares = np.stack([each.share for each in own]) if axis in self.varied else column.share
+        weights = shares if allowed is None else np.where(allowed, shares, 0.0)
+        count, label = (1, np.zeros(column.pieces, dtype=np.int64)) if labels is None else (len(labels[0]), labels[1])
+        if axis == self.value:
+            means = np.stack([each.means for each in own]) if axis in self.varied else column.means
+            weights = np.concatenate([weights * means, weights], axis=-1)
+            cell, label, count = np.tile(cell, 2), np.concatenate([label, count + label]), 2 * count
+        if 2 * count > size:
+            return None, _Divided(cell, label, count, weights)
+        matrix = _placed(weights, cell * count + label, size * count)
+        return matrix.reshape(*weights.shape[:-1], size, count), None
 
     def weights(self) -> Weights:
         """Return the weight of each cell of the columns, for a form without groups and values."""
@@ -266,7 +277,7 @@ class Prepared:
             case Count() | Sum():
                 return self.form(aggregate).totals(project)
             case Mean():
-                return mean_of(self.form(aggregate).totals(project), self.rows(aggregate).totals(project))
+                return mean_of(*self.form(aggregate).with_rows(project))
         return self._quantile(aggregate, project)
 
     def _quantile(self, number: Quantile, project: Projection) -> Weights:
