@@ -23,10 +23,9 @@ _SUFFIX = 256  # cells that a vector sum should run over
 _CALL = 8192  # cells of a matrix in one BLAS call: OpenBLAS starts threads above 9216
 _PRODUCTS = 250_000  # products of numbers in one BLAS call: OpenBLAS starts threads above 262,144
 _TILE = 100  # the most rows and columns of a tile
-_WIDENED = (
-    1 << 12
-)  # the most cells of a matrix that also keeps all axes after its own: a larger one takes longer than more calls
-_FEW = 32  # groups up to which a product with zeros and ones is faster than sorting cells, or looking them up
+# The most cells of a matrix that also keeps all axes after its own: a larger one takes longer than more calls.
+_WIDENED = 1 << 12
+_FEW = 32  # groups up to which cells are merged by a product with zeros and ones
 
 
 def sum_to(array: Weights, axes: Axes) -> Weights:
@@ -137,10 +136,10 @@ def merging(shape: Sequence[int], place: int, groups: Groups, count: int) -> Cal
     >>> merging((2, 3, 2), 1, np.array([0, 1, 1]), 2)(np.arange(12.0).reshape(2, 3, 2)).tolist()
     [[[0.0, 1.0], [6.0, 8.0]], [[6.0, 7.0], [18.0, 20.0]]]
     """
-    if count <= _FEW:
-        return along(shape, place, np.eye(count)[groups])
-    order = np.argsort(groups, kind="stable")
-    return partial(_sorted_sums, place=place, order=order, starts=np.searchsorted(groups[order], np.arange(count)))
+    if _is_small(groups, count):
+        return _along(shape, place, np.eye(count)[groups])
+    order, starts = in_groups(groups, count)
+    return partial(reduced, place=place, order=order, starts=starts, reduce=np.add)
 
 
 def looking_up(shape: Sequence[int], place: int, groups: Groups, count: int) -> Callable[[Weights], Weights]:
@@ -149,27 +148,42 @@ def looking_up(shape: Sequence[int], place: int, groups: Groups, count: int) -> 
     >>> looking_up((2, 2), 1, np.array([0, 1, 1]), 2)(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[1.0, 2.0, 2.0], [3.0, 4.0, 4.0]]
     """
-    return (
-        along(shape, place, np.eye(count)[groups].T) if count <= _FEW else partial(np.take, indices=groups, axis=place)
-    )
+    if place == len(shape) - 1 and _is_small(groups, count):  # elsewhere, `np.take` copies runs
+        return _along(shape, place, np.eye(count)[groups].T)
+    return partial(np.take, indices=groups, axis=place)
 
 
-def along(shape: Sequence[int], place: int, matrix: Weights) -> Callable[[Weights], Weights]:
-    """Return the product with a small matrix along one axis, whose cells are the rows of the matrix. A result is contiguous.
+def _is_small(groups: Groups, count: int) -> bool:
+    """Return whether a product with zeros and ones is faster than sorting cells, or looking them up: up to ten times, and twice."""
+    return count <= _FEW and len(groups) * count <= _CALL
 
-    With zeros and ones, BLAS takes a tenth of the time of `np.add.reduceat`, and a third of that of `np.take`.
-    """
+
+def in_groups(groups: Groups, count: int) -> tuple[Groups | None, Groups]:
+    """Return the cells in the order of their groups, None if they are already in order, and where each group starts."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.searchsorted(groups[order], np.arange(count))
+    return None if (groups[1:] >= groups[:-1]).all() else order, starts
+
+
+def reduced(array: Weights, *, place: int, order: Groups | None, starts: Groups, reduce: np.ufunc) -> Weights:
+    """Reduce the cells of each group along an axis to one."""
+    ordered = array if order is None else np.take(array, order, axis=place)
+    return np.asarray(reduce.reduceat(ordered, starts, axis=place))
+
+
+def _along(shape: Sequence[int], place: int, matrix: Weights) -> Callable[[Weights], Weights]:
+    """Return the product with a small matrix along one axis, whose cells are the rows of the matrix. A result is contiguous."""
     (length, width), after = matrix.shape, math.prod(shape[place + 1 :])
     result = (*shape[:place], width, *shape[place + 1 :])
-    if after == 1 or after * length * after * width <= _WIDENED:
+    if after * length * after * width <= _WIDENED or after == 1:
         widened = np.asarray(np.kron(matrix, np.eye(after)), np.float64)
-        return partial(_multiplied_to, shape=(-1, length * after), matrix=widened, result=result)
+        return partial(_rows_multiplied, shape=(-1, length * after), matrix=widened, result=result)
     columns = max(1, (_CALL // length if width == 1 else _PRODUCTS // (length * width)))
     matrix = np.ascontiguousarray(matrix.T)
     return partial(_stack_multiplied, shape=(-1, length, after), matrix=matrix, columns=columns, result=result)
 
 
-def _multiplied_to(array: Weights, *, shape: tuple[int, ...], matrix: Weights, result: tuple[int, ...]) -> Weights:
+def _rows_multiplied(array: Weights, *, shape: tuple[int, ...], matrix: Weights, result: tuple[int, ...]) -> Weights:
     return times(np.ascontiguousarray(array).reshape(shape), matrix).reshape(result)
 
 
@@ -180,10 +194,6 @@ def _stack_multiplied(
     stack = np.ascontiguousarray(array).reshape(shape)
     parts = [np.matmul(matrix, stack[..., at : at + columns]) for at in range(0, stack.shape[2], columns)]
     return (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)).reshape(result)
-
-
-def _sorted_sums(array: Weights, *, place: int, order: Groups, starts: Groups) -> Weights:
-    return np.asarray(np.add.reduceat(np.take(array, order, axis=place), starts, axis=place))
 
 
 def multiplied(

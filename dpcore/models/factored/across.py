@@ -19,6 +19,7 @@ from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import Weights
 
 MOST_BYTES = 1 << 27  # of cached factors
+MOST_ORDERED = 4  # factors of which all orders are tried
 
 
 class Part(NamedTuple):
@@ -79,7 +80,7 @@ class Across:
                 towards = [
                     there for there in tree.neighbours[here] if there != before and tree.beyond[there, here] & others
                 ]
-                if len(towards) > 1:
+                if len(towards) != 1:
                     break
                 before, here = here, towards[0]
                 if scopes.cells(tree.separator(before, here)) < scopes.resolutions.shape[axis]:
@@ -177,22 +178,29 @@ class Across:
         """Return in which order an array over some axes is multiplied by factors with the least work, to be summed to a result.
 
         The product is the same in every order. The arrays in between can be a hundred times as large in one order as in another. The
-        first number is that of their cells.
+        first number is that of their cells. Of many factors, the next one is that with the smallest product.
         """
-        of, finest = self.scopes.resolutions, self.scopes.finest
+        places = range(len(factors))
+        if len(factors) <= MOST_ORDERED:
+            return min((sum(self._products_in(order, factors, over, result)), order) for order in permutations(places))
+        order: tuple[int, ...] = ()
+        while len(order) < len(factors):
+            left = [place for place in places if place not in order]
+            order = min(
+                ((*order, place, *(other for other in left if other != place)) for place in left),
+                key=lambda tried: self._products_in(tried, factors, over, result)[len(order)],
+            )[: len(order) + 1]
+        return sum(self._products_in(order, factors, over, result)), order
 
-        def work(order: Sequence[int]) -> int:
-            cells, axes = 0, set(over)
-            for done, place in enumerate(order, start=1):
-                multiplied = finest({*axes, *factors[place]})
-                still = {of.column(axis) for axis in _still_needed(result, [factors[at] for at in order[done:]])}
-                cells += of.cells(multiplied)
-                axes = {axis for axis in multiplied if of.column(axis) in still}
-            return cells
-
-        orders = {order: work(order) for order in permutations(range(len(factors)))}
-        best = min(orders, key=orders.__getitem__)
-        return orders[best], best
+    def _products_in(self, order: Sequence[int], factors: Sequence[Axes], over: Axes, result: Axes) -> list[int]:
+        """Return how many cells each product has if an array is multiplied by factors in an order."""
+        of, finest, axes, cells = self.scopes.resolutions, self.scopes.finest, set(over), []
+        for done, place in enumerate(order, start=1):
+            multiplied = finest({*axes, *factors[place]})
+            still = {of.column(axis) for axis in _still_needed(result, [factors[at] for at in order[done:]])}
+            cells.append(of.cells(multiplied))
+            axes = {axis for axis in multiplied if of.column(axis) in still}
+        return cells
 
     def within(self, clique: int, needed: Scope) -> Weights:
         """Return the probabilities of the cells of some axes of a clique."""

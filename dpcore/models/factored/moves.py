@@ -5,26 +5,20 @@ looking groups up then work on the remaining small array.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from dpcore.marginals.resolutions import Groups, Resolutions
+from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
-from dpcore.models.passes import looking_up, merging, sum_to
+from dpcore.models.passes import in_groups, looking_up, merging, reduced, sum_to
 
 
 class _Coarser(NamedTuple):
-    place: int
-    groups: Groups
     sums: Callable[[Weights], Weights]
-
-    def highest(self, array: Weights) -> Weights:
-        """Return the largest of each group."""
-        members = [np.flatnonzero(self.groups == group) for group in range(int(self.groups.max()) + 1)]
-        parts = [np.take(array, cells, axis=self.place).max(axis=self.place) for cells in members]
-        return np.stack(parts, axis=self.place)
+    highest: Callable[[Weights], Weights]
 
 
 class _Sum(NamedTuple):
@@ -90,7 +84,9 @@ class Moves:
                 shape = of.shape_of((*result, *(source[at] for at in left[place + 1 :])))
                 shape = (*shape[:place], of.shape[axis], *shape[place + 1 :])
                 groups = of.groups(axis, goal)
-                coarser.append(_Coarser(place, groups, merging(shape, place, groups, of.shape[goal])))
+                order, starts = in_groups(groups, of.shape[goal])
+                highest = partial(reduced, place=place, order=order, starts=starts, reduce=np.maximum)
+                coarser.append(_Coarser(merging(shape, place, groups, of.shape[goal]), highest))
         dropped = tuple(place for place in range(len(source)) if place not in left)
         plan = _Sum(left, dropped, tuple(coarser), tuple(result.index(axis) for axis in target))
         self._sums[source, target] = plan

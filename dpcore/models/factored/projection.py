@@ -16,7 +16,7 @@ from dpcore.marginals.workload import Axes
 from dpcore.models.factored.across import Across, Part, inverse
 from dpcore.models.factored.scopes import Scope
 from dpcore.models.model import Matrix, Weights
-from dpcore.models.passes import along, merging, multiplied, sum_to
+from dpcore.models.passes import merging, multiplied, products, sum_to
 
 
 @dataclass
@@ -39,13 +39,13 @@ class _Array:
                 return
             matrix = np.eye(self.values.shape[place])
         several = [of.columns + column] * (matrix.shape[1] > 1)
+        cells_last = np.moveaxis(self.values, place, -1)
         del self.labels[place]
         if separator is None:
-            summed = along(self.values.shape, place, matrix)(self.values)
-            self.values = np.moveaxis(summed, place, -1) if several else summed.squeeze(place)
+            summed = products(cells_last.reshape(1, -1, len(matrix)), matrix[None])
+            self.values = summed.reshape([*cells_last.shape[:-1], *matrix.shape[1:][: len(several)]])
             self.labels = [*self.labels, *several]
             return
-        cells_last = np.moveaxis(self.values, place, -1)
         scaled = cells_last[..., None] * matrix if several else cells_last * matrix[:, 0]
         self.values, self.labels, self.version = scaled, [*self.labels, column, *several], {**self.version}
         self.coarsen(column, separator, of)

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations, permutations
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -84,12 +85,13 @@ def test_without_coarser_versions_it_agrees_with_the_dense_model(data: st.DataOb
         np.testing.assert_allclose(found[axes], expected[axes], rtol=0, atol=50 * EXACT)
 
 
-@pytest.mark.parametrize("few", [0, 3, passes._FEW])
+@pytest.mark.parametrize(("few", "ordered"), [(0, 1), (3, 4), (passes._FEW, across.MOST_ORDERED)])
 @pytest.mark.parametrize("asked", [(0, 7), (1, 3, 5), (0, 2, 4, 6), (0, 3, 5, 6, 7)])
 def test_marginals_across_a_whole_tree_are_exact_with_every_mixture_of_resolutions(
-    asked: Axes, few: int, monkeypatch: pytest.MonkeyPatch
+    asked: Axes, few: int, ordered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passes, "_FEW", few)  # 0: cells are sorted, and looked up
+    monkeypatch.setattr(across, "MOST_ORDERED", ordered)  # 1: each factor is the one with the smallest product
     of = Resolutions((4, 3, 4, 2, 4, 3, 4, 3))
     halves = {column: of.coarsen(column, [0, 1, 0, 1]) for column in (0, 2, 4, 6)}
     links = [(0, 1), (1, halves[2]), (2, 3), (3, halves[4]), (4, 5), (halves[4], halves[6]), (6, 7), (2, halves[0])]
@@ -104,6 +106,27 @@ def test_marginals_across_a_whole_tree_are_exact_with_every_mixture_of_resolutio
     for axes in mixtures:
         assert model._home(axes) is None
         np.testing.assert_allclose(model.marginal(axes), marginal_of(of, probabilities, axes), rtol=0, atol=EXACT)
+
+
+def test_a_marginal_of_many_columns_does_not_try_all_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    of, tried = Resolutions([2] * 9 + [3] * 9), 0
+    products_in = across.Across._products_in
+
+    def counted(*arguments: Any) -> list[int]:
+        nonlocal tried
+        tried += 1
+        return products_in(*arguments)
+
+    monkeypatch.setattr(across.Across, "_products_in", counted)
+    model = FactoredModel(of, total=1.0)
+    links = [(hub, hub + 1) for hub in range(8)] + [(hub, hub + 9) for hub in range(9)]
+    model.assign(normal(of, links, seed=3))
+    outer = model.marginal(tuple(range(9, 18)))
+    assert outer.sum() == pytest.approx(1.0)
+    assert tried < 200  # all orders are 362,880
+    for column in range(9, 18):
+        apart = tuple(at for at in range(9) if at != column - 9)
+        np.testing.assert_allclose(outer.sum(axis=apart), model.marginal((column,)), rtol=0, atol=EXACT)
 
 
 @settings(deadline=None, max_examples=80)
