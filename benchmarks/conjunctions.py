@@ -17,6 +17,7 @@ from dpcore.answers.answer import answer
 from dpcore.answers.release import Release, open_release
 from dpcore.errors import DpflowError
 from dpcore.universe import Integer, Number
+from dpcore.universe.leaves import Fine
 
 MOST_GROUPS = 10_000
 
@@ -34,18 +35,18 @@ def main() -> None:
     release = open_release(str(arguments.release))
     generator, rng = Generator(release.universe, seed=arguments.seed), np.random.default_rng(arguments.seed)
     attributes = release.universe.attributes
+    most = min(arguments.columns, len(attributes))
     numbers = [name for name, attribute in attributes.items() if isinstance(attribute, Integer | Number)]
     answer(release, "select count(*) from release")  # loads all models
     for kind in ("count", "mean"):
         questions = []
         for _ in range(arguments.count):
-            where = generator.conjunction(int(rng.integers(1, min(arguments.columns, len(attributes)) + 1)))
+            where = generator.conjunction(int(rng.integers(1, most + 1)))
             number = "count(*)" if kind == "count" else f'avg("{rng.choice(numbers)}")'
             questions.append(f"select {number} as x from release where {where}")  # noqa: S608  generated here
-        print_times(
-            f"{kind} under conditions on up to {arguments.columns} of {len(attributes)} columns", release, questions
-        )
-    sizes = {pair: attributes[pair[0]].size * attributes[pair[1]].size for pair in combinations(attributes, 2)}
+        print_times(f"{kind} under conditions on up to {most} of {len(attributes)} columns", release, questions)
+    plain = [name for name, attribute in attributes.items() if not isinstance(attribute, Fine)]
+    sizes = {pair: attributes[pair[0]].size * attributes[pair[1]].size for pair in combinations(plain, 2)}
     largest = sorted((pair for pair, size in sizes.items() if size <= MOST_GROUPS), key=sizes.__getitem__)[-5:]
     for pair in largest:
         keys = ", ".join(f'"{name}"' for name in pair)

@@ -23,7 +23,7 @@ from benchmarks import r_tables
 from benchmarks.simulated import SeededCurator, Table, learn
 from dpcore.runs.planning.noise import ABSOLUTE
 from dpcore.runs.planning.plan import plan_run
-from dpcore.runs.planning.rated import LEARNED
+from dpcore.runs.planning.rated import REMAINS
 from dpcore.spec import ReleaseSpec
 from dpcore.spec.declaration import declare
 from dpcore.strategies import strategy_for
@@ -153,7 +153,7 @@ def chosen(releases: Sequence[Sequence[Error]]) -> float:
     def difference(limit: float) -> float:
         return fmean(
             fmean(
-                math.log(LEARNED * math.sqrt(each.noise * min(each.noise, limit)) / max(each.real, 1e-4)) ** 2
+                math.log(REMAINS * math.sqrt(each.noise * min(each.noise, limit)) / max(each.real, 1e-4)) ** 2
                 for each in some
             )
             for some in releases

@@ -38,15 +38,15 @@ from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 
 # Chosen on twelve tables, and tested on eight others: docs/decisions/0044
-# The standard error of a number that no measurement covers is multiplied by this, unless it is a count. So is that of a count of a sum of
-# releases, in which what their fits have smoothed away adds up.
+# The standard error of a number that no measurement covers, or that depends on values within cells, is multiplied by this, unless it is a
+# count. So is that of a count of a sum of releases, in which what their fits have smoothed away adds up.
 WIDER = 1.3
 # A mean, sum or quantile over columns never measured together varies as if rows came in clumps of so many.
 CLUMPS = 3.0
-# If there are too few rounds to connect all columns, a guess varies as if its rows came in 1 / 0.4^2 = 6 clumps.
-IN_SIX = 0.4**2
+# If there are too few rounds to connect all columns, the rows of a guess vary as if they came in 1 / 0.4^2 = 6 clumps.
+OF_SIX = 0.4**2
 SAME_NOISE = 0.5  # a noisy sum adds this part of what an independent one would, since the model has seen the same noise
-USUAL = 8  # the usual variance weighs as much as this many replicates: as much as those that there are
+USUAL = 8  # the usual variance weighs as much as this many replicates, which is how many there are
 HIDDEN_LEVEL = 0.95  # an interval of this level includes all rows that a tree may have lost, unless they are many
 MOST_LEVEL = 0.9999
 
@@ -210,7 +210,7 @@ class Intervals:
         least = max(least, self._scale.unmeasured)
         if basis is not Basis.GUESS or self._measured.could_connect:
             return least
-        return np.maximum(least, IN_SIX * rows)
+        return np.maximum(least, OF_SIX * rows)
 
     def _unmeasured(self, counts: Weights, basis: Basis) -> Weights:
         """Return the variance of counts over columns that were never measured together: as if rows came in clumps."""
@@ -271,7 +271,7 @@ class Intervals:
         return np.where(direct.known, measured, usual)
 
     def _judged(self, prepared: Prepared, parts: Iterable[Aggregate]) -> tuple[Basis, bool]:
-        """Return the basis of a number, that of its worst part, and whether two of its columns were never measured together."""
+        """Return the basis of a number, that of its worst part, and whether two of its columns were not measured together cell by cell."""
         basis, apart = Basis.MEASURED, False
         for part in parts:
             axes = prepared.rows(part).axes

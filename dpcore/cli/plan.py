@@ -99,7 +99,7 @@ def _plan(arguments: argparse.Namespace) -> Answer:
 def _lines(plan: Plan, *, everything: bool) -> list[str]:
     why = f" (chosen: {plan.strategy_reason})" if plan.strategy_reason else " (as the spec says)"
     return [
-        *summary_lines(plan.ratings),
+        *summary_lines(plan.ratings, columns_are_measured=bool(plan.first)),
         *change_lines(plan.changes),
         "",
         f"strategy   {plan.strategy}{why}",

@@ -1,4 +1,4 @@
-"""Find the changes of a spec that would reduce the noise most. Each is tried: the run is planned again with it, without data."""
+"""Find the changes of a spec that would reduce the errors most. Each is tried: the run is planned again with it, without data."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ MORE = (2, 5, 10)
 LINKING = ("columns", "target")
 """The kinds of changes after which rounds link a larger share of the columns."""
 WORTH = 0.95
-"""A change is named only if it reduces the burden of noise at least to this share of what it was."""
+"""A change is named only if it reduces the typical error at least to this share of what it was."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ Replan = Callable[[Declaration], tuple[Rated, str | None]]
 def helpful_changes(declaration: Declaration, now: Rated, *, plan: Replan) -> tuple[Change, ...]:
     """Return the two changes of different kinds that would help most, the better one first. There may be fewer.
 
-    If there are too few rounds to link all columns, no noise is as bad: these are to ask for fewer columns, and to name a target.
+    If there are too few rounds to link all columns, no error is as bad: these are to ask for fewer columns, and to name a target.
     """
     if now.good == now.number and not now.is_wide:
         return ()
@@ -159,7 +159,7 @@ def _narrower(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, 
 
 
 def worst_first(columns: Sequence[RatedColumn]) -> list[RatedColumn]:
-    """Sort columns by their noise, alone or in pairs, the largest first."""
+    """Sort columns by their error, alone or in pairs, the largest first."""
     return sorted(columns, key=lambda column: max(column.error, column.pairs_error or 0.0), reverse=True)
 
 

@@ -24,9 +24,9 @@ FEW_CELLS = 20
 """A column with at most this many cells need not be made coarser."""
 MOST = 0.5
 """A run of single columns is warned of if more than this share of them is poor."""
-LEARNED, FEW_EMPTY = 2 / 3, {1: 0.1, 2: 0.05}
-"""The expected error as a share of the noise, and up to which noise, for a column and for a pair: beyond it, most cells are nearly empty."""
-NO_NEARER = 0.14
+REMAINS, LITTLE = 2 / 3, {1: 0.1, 2: 0.05}
+"""The share of the noise that remains as error, and up to which noise it does, for a column and for a pair: beyond it, most cells are nearly empty."""
+MOST_WRONG = 0.14
 """A run is warned of if a typical pair is expected to be wrong by more than this share of the rows."""
 SHUFFLED = (0.02, 0.59)
 """By how much pairs were wrong in twenty real tables, as a share of the rows, if each column was shuffled."""
@@ -43,7 +43,8 @@ BEST_SHARE = Fraction(1, 2)
 class RatedColumn:
     """A column with the expected error of its counts, alone and in pairs, as a share of the rows.
 
-    `error` is what remains of the noise. At full resolution, the share of pairs of rows that its cells do not tell apart is added. `middle_error` is that of the column's middle count, as a share of this count: half of the values are rarer. A value with fewer than `drowned` rows is wrong by more than half of itself.
+    `error` is what remains of the noise. At full resolution, the share of pairs of rows that its cells do not tell apart is added. `middle_error` is that of the column's middle count, as a share of this count: half of the values are rarer. A value with fewer than `drowned` rows
+    has noise of more than half of itself.
     `pairs_error` is that of the median of its pairs in the
     workload; None if it is in no pair. `id` says why the column looks like an id; None if it does not.
     """
@@ -116,7 +117,7 @@ class Rated:
 
     @property
     def burden(self) -> float:
-        """The geometric mean of the errors, as if none were smaller than a good one: less noise than that is no help."""
+        """The geometric mean of the errors, as if none were smaller than a good one: less than that is no help."""
         return geometric_mean(max(item.error, GOOD_ERROR) for item in self.pairs or self.columns)
 
     @property
@@ -139,7 +140,7 @@ def poor_warning(ratings: Rated, *, rows: int, guessed: bool) -> str | None:
     if ratings.pairs:
         return (
             None
-            if ratings.typical <= NO_NEARER
+            if ratings.typical <= MOST_WRONG
             else (
                 f"columns drawn each by itself may be as near to the table as the release: expect a typical one of its {ratings.number:,} pairs of "
                 f"columns to be wrong by {percent(ratings.typical)} of the rows, with about {rows:,} rows{guess}; shuffled columns of twenty real "
@@ -157,12 +158,12 @@ def poor_warning(ratings: Rated, *, rows: int, guessed: bool) -> str | None:
 def expected_error(noise: float, *, columns: int) -> float:
     """Return the error that a model is expected to have in a column or a pair, by the noise of its measurement; both are shares of the rows.
 
-    A fit takes up two thirds of little noise. Of much noise the error grows with the root only: see docs/decisions/0045.
+    Of little noise, two thirds remain. Of much noise the error grows with the root only: see docs/decisions/0045.
 
     >>> [round(expected_error(noise, columns=2), 3) for noise in (0.03, 0.2, 0.8)]
     [0.02, 0.067, 0.133]
     """
-    return LEARNED * math.sqrt(noise * min(noise, FEW_EMPTY[columns]))
+    return REMAINS * math.sqrt(noise * min(noise, LITTLE[columns]))
 
 
 def rated(declaration: Declaration, terms: Terms, *, first: Sequence[tuple[int, float]]) -> Rated:
@@ -171,7 +172,7 @@ def rated(declaration: Declaration, terms: Terms, *, first: Sequence[tuple[int, 
     Args:
         declaration: The declaration of the run.
         terms: The terms, for about as many rows as the table has.
-        first: For each column the number of its cells and its error; empty if the strategy measures single counts only.
+        first: For each column the number of its cells and its noise, as a share of the rows; empty if the strategy measures single counts only.
     """
     pairs = tuple(_pairs(declaration, terms))
     errors: defaultdict[str, list[float]] = defaultdict(list)
@@ -182,11 +183,11 @@ def rated(declaration: Declaration, terms: Terms, *, first: Sequence[tuple[int, 
     single = terms.round_noise() or terms.first_noise(0)  # of a count, if no column is measured as a whole
     columns = []
     for place, (name, attribute) in enumerate(declaration.universe.attributes.items()):
-        cells, error = first[place] if first else (shape[place], terms.error(shape[place], single))
+        cells, noise = first[place] if first else (shape[place], terms.error(shape[place], single))
         pairs_error = median(errors[name]) if name in errors else None
         why = ids.get(name)
         columns.append(
-            _column(name, attribute, cells=cells, noise=error, rows=terms.rows, pairs_error=pairs_error, why=why)
+            _column(name, attribute, cells=cells, noise=noise, rows=terms.rows, pairs_error=pairs_error, why=why)
         )
     return Rated(tuple(columns), pairs, rounds=terms.outline.rounds)
 

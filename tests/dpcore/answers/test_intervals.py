@@ -93,9 +93,9 @@ def test_columns_that_no_measurement_connects_are_a_guess(
     asked = "select sum(age) as total, avg(age) as mean, median(age) as middle from release where sex = 'F'"
     widths = []
     # controls: with smaller clumps, or none, all three intervals are narrower
-    for clumps, in_six in ((0.0, 0.0), (3.0, 0.0), (3.0, intervals.IN_SIX)):
+    for clumps, in_six in ((0.0, 0.0), (3.0, 0.0), (3.0, intervals.OF_SIX)):
         monkeypatch.setattr(intervals, "CLUMPS", clumps)
-        monkeypatch.setattr(intervals, "IN_SIX", in_six)
+        monkeypatch.setattr(intervals, "OF_SIX", in_six)
         answered = answer(release, asked)
         widths.append(
             [float(answered[f"{name}_high"][0] - answered[f"{name}_low"][0]) for name in ("total", "mean", "middle")]

@@ -16,7 +16,7 @@ from dpcore.marginals.workload import Axes
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.ratings import Rating, rate
 from dpcore.runs.planning.plan import Plan, plan_run
-from dpcore.runs.planning.rated import NO_NEARER, RatedColumn, expected_error
+from dpcore.runs.planning.rated import MOST_WRONG, RatedColumn, expected_error
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy
@@ -410,7 +410,7 @@ def test_a_plan_warns_if_columns_drawn_each_by_itself_may_be_as_near(workspace: 
     )
     assert "with about 150 rows; shuffled columns of twenty real tables were wrong by 2 % to 59 %; " in warning
     assert plan_run(declaration, rows=20_000).warnings == ()
-    assert plan.ratings.typical > NO_NEARER
+    assert plan.ratings.typical > MOST_WRONG
 
 
 def test_the_expected_error_grows_with_the_noise_and_never_exceeds_it() -> None:
