@@ -26,7 +26,7 @@ from dpcore.models.model import Weights
 
 REPLICATES = 8
 LARGE, LARGE_REPLICATES = 1 << 21, 4  # a dense model of more cells gets fewer
-OTHER_FITS = 3  # besides the replicates: of the model, of its pilot, and to the earlier rounds alone
+OTHER_FITS = 2  # besides the replicates: of the pilot, and to the earlier rounds alone
 PILOT_PER_CELL = {"mwem": 1.0, "adaptive": 1.5}  # about twice what the model may fit; docs/decisions/0044
 TRIES, PILOT_TRIES = 90, 80  # the pilot continues from the model; a fit that ends by itself takes less
 
@@ -53,8 +53,9 @@ def make_uncertainty(
         pause: Called after every fit.
     """
     transcript = release.transcript
-    released = released or release.fitted(transcript)[1]
-    pause()
+    if released is None:
+        released = release.fitted(transcript)[1]
+        pause()
     # The pilot keeps what smoothing drops from the release, so that replicates show what that costs.
     closer = PILOT_PER_CELL.get(release.manifest["strategy"])
     how = How(per_cell=closer, tries=PILOT_TRIES, start=released.functions, smooth=False)

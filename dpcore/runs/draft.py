@@ -119,17 +119,16 @@ def _uncertainty(unwritten: Release, stage: Stage, rounds: Rounds) -> Callable[[
 
     @cache
     def fits() -> Uncertainty:
-        replicates = replicates_for(unwritten)
+        strategy, replicates = stage.strategy, replicates_for(unwritten)
+        released = None if strategy.functions is None else Fit(strategy.total, strategy.functions)
         rounds.countdown.begin(
             "replicates", f"fitting {replicates} replicates of the model, for the intervals of answers"
         )
 
         def fitted() -> None:
             stage.renew_lease()
-            rounds.countdown.part("fit", parts=replicates + OTHER_FITS)
+            rounds.countdown.part("fit", parts=replicates + OTHER_FITS + (released is None))
 
-        strategy = stage.strategy
-        released = None if strategy.functions is None else Fit(strategy.total, strategy.functions)
         return make_uncertainty(unwritten, released=released, pause=fitted)
 
     return lambda most_bytes: uncertainty_table(fits(), unwritten.measurements, most_bytes=most_bytes)
