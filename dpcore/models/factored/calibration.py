@@ -130,9 +130,9 @@ class Calibration:
             goal = goals.pop(clique, np.ones(()))
             share = np.divide(goal, held, out=np.zeros(held.shape), where=held > 0)
             weights[clique] *= self._moves.spread(share, shared, tree.axes[clique])
-            own = self._marginals_of_factors(plan, weights[clique])
-            marginals.functions.update(zip(plan.functions, own, strict=False))
-            goals.update(zip(plan.children, own[len(plan.functions) :], strict=True))
+            own, functions = self._marginals_of_factors(plan, weights[clique]), len(plan.functions)
+            marginals.functions.update(zip(plan.functions, own[:functions], strict=True))
+            goals.update(zip(plan.children, own[functions:], strict=True))
         return marginals
 
     def _marginals_of_factors(self, plan: _Plan, marginal: Weights) -> list[Weights]:
