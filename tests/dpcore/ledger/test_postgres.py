@@ -128,7 +128,7 @@ def test_a_connection_that_is_cut_in_the_middle_undoes_all_of_it(
 
 
 def test_whoever_froze_with_the_lock_is_let_go_of(postgres_url: str) -> None:
-    impatient = f"{postgres_url}&options={quote('-c idle_in_transaction_session_timeout=50ms')}"
+    impatient = f"{postgres_url}&options={quote('-c idle_in_transaction_session_timeout=2s')}"
     with open_ledger(impatient) as frozen, open_ledger(postgres_url) as other:
         # The other one waits for the lock, and so gets it no sooner than the server has let go of the frozen one.
         interrupted(frozen, "COMMIT", lambda: measure(other))
