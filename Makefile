@@ -44,7 +44,7 @@ demo: .venv/runtime data/clinic-visits.csv ## make a private synthetic release o
 	@$(BIN)/dpflow run data/clinic-visits.yaml
 
 test: .venv/development data/clinic-visits.csv ## run all tests
-	@TMPDIR=$${TMPDIR:-$(MEMORY)} $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
+	@TMPDIR=$${TMPDIR:-$(MEMORY)} $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 campaign: .venv/development data/clinic-visits.csv ## run the tests that have a long version, at length (an hour or more)
 	@TMPDIR=$${TMPDIR:-$(MEMORY)} DPFLOW_CAMPAIGN=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m campaign
