@@ -62,7 +62,7 @@ class Ensemble:
         self._lost: dict[int, tuple[Spread, ...]] = {}
 
     def keep(self, sets: Iterable[Axes]) -> None:
-        """Compute the marginals of some columns on all models at once, each of which is built once. Questions about them then take little time."""
+        """Compute the marginals of some columns on all models, one after the other in one tree. Questions about them then take little time."""
         sets = tuple(sets)
         model, of_models = self._release.assigned(self._fits[0]), []
         for fit in self._fits:  # all have functions of the same marginals

@@ -154,7 +154,7 @@ def looking_up(shape: Sequence[int], place: int, groups: Groups, count: int) -> 
 
 
 def _is_small(groups: Groups, count: int) -> bool:
-    """Return whether a product with zeros and ones is faster than sorting cells, or looking them up: up to ten times, and twice."""
+    """Return whether a product with zeros and ones takes less time than to sort the cells, or to look each up."""
     return count <= _FEW and len(groups) * count <= _CALL
 
 
