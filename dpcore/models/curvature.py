@@ -18,7 +18,7 @@ def dot(left: Vector, right: Vector) -> float:
 
 
 class Curvature:
-    """Turn a gradient into a step, by the limited-memory BFGS method with a given initial diagonal.
+    """Turn a gradient into a step, by the limited-memory BFGS method with a given first estimate.
 
     Reference: Nocedal and Wright 2006, algorithm 7.4.
     """
@@ -68,13 +68,13 @@ class Curvature:
         """Discard all recorded steps."""
         self._seen.clear()
 
-    def step(self, slope: Vector, diagonal: Vector, *, first: float) -> Vector:
+    def step(self, slope: Vector, scaled: Callable[[Vector], Vector], *, first: float = 1.0) -> Vector:
         """Return a descent step.
 
         Args:
             slope: The gradient here.
-            diagonal: An estimate of the Hessian's diagonal.
-            first: The fraction of the diagonal's step to take while no steps are recorded.
+            scaled: Multiplies by an estimate of the inverse of the Hessian.
+            first: The fraction of that estimate's step to take while no steps are recorded.
         """
         direction = -slope
         shares = []
@@ -82,10 +82,10 @@ class Curvature:
             share = dot(step, direction) / product
             shares.append(share)
             direction = direction - share * change
-        direction = direction / diagonal
+        direction = scaled(direction)
         if self._seen:
             _, change, product = self._seen[-1]
-            direction *= product / dot(change, change / diagonal)
+            direction *= product / dot(change, scaled(change))
         else:
             direction *= first
         for (step, change, product), share in zip(self._seen, reversed(shares), strict=True):

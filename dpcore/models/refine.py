@@ -1,5 +1,6 @@
 """Fit a model to the measurements, but stop before it fits their noise."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from dpcore.marginals.workload import Axes
 from dpcore.models.curvature import Curvature, Vector, dot
 from dpcore.models.evidence import Evidence
 from dpcore.models.model import Fittable, Weights
+from dpcore.models.overlaps import Overlaps
 
 Functions = Mapping[Axes, Weights]
 """The logarithm of a multiplicative-weights distribution: a function for each set of columns.
@@ -22,7 +24,11 @@ STANDS_OUT = 2.0  # standard deviations of noise above which an expected count i
 RATE = 1 / 20  # of the noise: a step moves a count of 20 times its noise half of the way to its measurement
 CLOSE = 0.03  # a step is solved when its slope has fallen to this fraction
 MOST_DIRECTIONS = 40  # the most search directions for one step
-SHORTER = 0.5  # a step that increases the error is repeated with the rate times this
+SHORTER, LONGER = (
+    0.5,
+    1.3,
+)  # a step that increases the error is repeated with the rate times the one; after all others it grows by the other
+LEAST_GAIN = 1.0  # a step that lowers the error by less is the last: it is what the noise of one count is worth
 CELL_TRIES = 4e8  # a large dense model gets fewer tries, so that tries x cells stays below this
 
 
@@ -70,8 +76,10 @@ def refine(
         if there.error > here.error:
             rate *= SHORTER
             search.curvature.forget()
-        else:
-            here = there
+            continue
+        gain, here, rate = here.error - there.error, there, rate * LONGER
+        if gain < LEAST_GAIN:
+            break
     return search.settle(here if here.error <= search.enough(here, per_cell) else search.lowest)
 
 
@@ -113,6 +121,10 @@ class _Search:
         sizes = list(map(len, counts))
         self.measured, self.variance = np.concatenate(counts), np.concatenate(variances)
         self._places = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
+        self._overlaps = Overlaps(
+            (axes, np.indices(shape).reshape(len(shape), math.prod(shape))[:, cells])
+            for (axes, shape), cells in zip(self._shapes.items(), self._cells, strict=True)
+        )
         self.lowest = self.at(self._stacked(functions))  # the point with the smallest error so far
 
     def at(self, logarithms: Vector) -> _Point:
@@ -153,8 +165,7 @@ class _Search:
         for _ in range(MOST_DIRECTIONS):
             if self.tries <= 0 or dot(slope, slope / diagonal) <= close:
                 break
-            # The marginals overlap, so one cell's step moves many: an eighth of it is a safe start.
-            direction = self.curvature.step(slope, diagonal, first=1 / 8)
+            direction = self.curvature.step(slope, self._overlaps.scaling(here.expected, pull))
             here, slope = self._along(here, slope, direction, start.logarithms, pull)
             diagonal = here.expected + pull
         return here

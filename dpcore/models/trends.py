@@ -9,6 +9,7 @@ ranks. One number has little noise, so it can be fitted closely. The single colu
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -154,7 +155,7 @@ class _Correction:
         slope = self._slope_at(here)
         best, least = here, self._error(slope)
         while tries > 0 and least > 1:
-            direction = curvature.step(slope, self._diagonal, first=1 / 8)
+            direction = curvature.step(slope, partial(np.multiply, 1 / self._diagonal), first=1 / 8)
             reach = max(self._reach(direction), TINY)
             here, slope, tries = curvature.search(
                 here, slope, direction, reach=reach, slope_at=self._slope_at, tries=tries

@@ -335,8 +335,8 @@ def test_refining_leads_to_the_same_marginals_as_in_the_dense_model(seed: int) -
 def test_the_comparison_of_refined_models_tells_one_try_more_or_less() -> None:
     evidence = measured(seed=3, noise=0.1)
     dense, model = DenseModel(SHAPE, total=evidence.total), FactoredModel(Resolutions(SHAPE), total=evidence.total)
-    refine(dense, evidence, {}, tries=8)
-    refine(model, evidence, {}, tries=7)
+    refine(dense, evidence, {}, tries=5)
+    refine(model, evidence, {}, tries=4)
     assert largest_difference(model, dense) > 1000 * EXACT
 
 

@@ -133,7 +133,7 @@ def test_it_stops_where_noise_begins() -> None:
 
 
 def test_the_more_parameters_a_cell_may_have_the_later_it_stops() -> None:
-    evidence = evidence_of(truth(), noise=3.0, seed=4)
+    evidence = evidence_of(truth(), noise=8.0, seed=4)
     errors = [squared_error(refined(evidence, tries=400, per_cell=per_cell), evidence) for per_cell in (0.0, 0.5, 1.0)]
     assert errors[0] > errors[1] > errors[2]
 
