@@ -91,8 +91,8 @@ class Across:
     def _core(self, axes: Axes, ends: Sequence[Part]) -> Axes:
         """Return the axes of the marginal that is left if parts at the ends are cut off at their separators."""
         core = set(axes) - {axis for end in ends for axis in end.axes}
-        for clique, seen_from, _ in ends:
-            core.update(() if seen_from is None else self.scopes.axes(self.tree.separator(clique, seen_from)))
+        for end in ends:
+            core.update(self.scopes.axes(self.separator(end)))
         return self.scopes.finest(core)
 
     def _middle_joint(self, axes: Axes) -> Weights:
@@ -130,6 +130,10 @@ class Across:
         scope, cells = self.scopes.of(axes), self.scopes.cells
         return self.tree.middle(scope, lambda shared, beyond: cells(shared | scope & beyond))
 
+    def separator(self, part: Part) -> Scope:
+        """Return the axes that a part shares with the clique that it is seen from; none for one that is not seen from any."""
+        return 0 if part.seen_from is None else self.tree.separator(part.clique, part.seen_from)
+
     def further(self, part: Part) -> list[Part]:
         """Return the sub-parts that lie beyond the clique's other neighbours."""
         clique, seen_from, axes = part
@@ -148,7 +152,7 @@ class Across:
         over, result = self.needed(part, further)
         array = self.within(clique, self.scopes.of(over))
         if seen_from is not None:
-            separator = self.scopes.axes(self.tree.separator(clique, seen_from))
+            separator = self.scopes.axes(self.separator(part))
             shares = self._moves.sum(array, over, separator)
             array = array * self._moves.spread(inverse(shares), separator, over)
         array, over = self._multiplied(array, over, [self._conditionals[beyond] for beyond in further], result)
@@ -166,12 +170,11 @@ class Across:
 
     def needed(self, part: Part, further: Sequence[Part]) -> tuple[Axes, Axes]:
         """Return the axes of a part's clique that are needed, and those of the part given its separator."""
-        clique, seen_from, axes = part
-        tree, scopes = self.tree, self.scopes
-        separator = 0 if seen_from is None else tree.separator(clique, seen_from)
-        needed = separator | scopes.of(tuple(axis for axis in axes if tree.cliques[clique] >> axis & 1))
+        clique, _, axes = part
+        scopes, separator = self.scopes, self.separator(part)
+        needed = separator | scopes.of(tuple(axis for axis in axes if self.tree.cliques[clique] >> axis & 1))
         for beyond in further:
-            needed |= tree.separator(beyond.clique, clique)
+            needed |= self.separator(beyond)
         return scopes.axes(needed), scopes.finest({*axes, *scopes.axes(separator)})
 
     def _least_work(self, factors: Sequence[Axes], over: Axes, result: Axes) -> tuple[int, tuple[int, ...]]:

@@ -39,11 +39,12 @@ class _Array:
                 return
             matrix = np.eye(self.values.shape[place])
         several = [of.columns + column] * (matrix.shape[1] > 1)
+        results = (matrix.shape[1],) if several else ()
         cells_last = np.moveaxis(self.values, place, -1)
         del self.labels[place]
         if separator is None:
             summed = products(cells_last.reshape(1, -1, len(matrix)), matrix[None])
-            self.values = summed.reshape([*cells_last.shape[:-1], *matrix.shape[1:][: len(several)]])
+            self.values = summed.reshape((*cells_last.shape[:-1], *results))
             self.labels = [*self.labels, *several]
             return
         scaled = cells_last[..., None] * matrix if several else cells_last * matrix[:, 0]
@@ -105,9 +106,8 @@ def projection(across: Across, columns: Axes, matrices: Sequence[Matrix]) -> Wei
 def _given(across: Across, part: Part, matrices: Mapping[int, Matrix]) -> _Array:
     """Return the distribution of a part's results given its separator."""
     clique, seen_from, axes = part
-    tree, scopes, of = across.tree, across.scopes, across.scopes.resolutions
-    shared = 0 if seen_from is None else tree.separator(clique, seen_from)
-    own = [axis for axis in axes if tree.cliques[clique] >> axis & 1]
+    scopes, of, shared = across.scopes, across.scopes.resolutions, across.separator(part)
+    own = [axis for axis in axes if across.tree.cliques[clique] >> axis & 1]
     further = across.further(part)
     over, separator = across.needed(part, further)[0], {of.column(axis): axis for axis in scopes.axes(shared)}
     version = {of.column(axis): axis for axis in over}
