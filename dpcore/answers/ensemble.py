@@ -64,8 +64,8 @@ class Ensemble:
     def keep(self, sets: Iterable[Axes]) -> None:
         """Compute the marginals of some columns on all models, one after the other in one tree. Questions about them then take little time."""
         sets = (*sets, ())  # every question asks for the whole table, too
-        model, of_models = self._release.assigned(self._fits[0]), []
-        for fit in self._fits:  # all have functions of the same marginals
+        model, of_models = self._release.assigned(self._fits[1]), [self._release.model.marginals(sets)]
+        for fit in self._fits[1:]:  # all have functions of the same marginals
             model.rescale(fit.total)
             model.assign(fit.functions)
             of_models.append(model.marginals(sets))
