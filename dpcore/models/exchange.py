@@ -6,6 +6,7 @@ column changes. For each column, a model pairs rows for which that hardly change
 of the absolute differences between the counts of the rows and those of the model becomes smaller.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, combinations
@@ -25,6 +26,7 @@ MOST_ROWS = 1 << 18  # with more, their own noise is small
 MOST_WORK = 1 << 26  # rows times columns of all marginals: up to ten seconds
 MOST_CELLS = 1 << 22  # of all marginals
 MOST_NUMBERS = 1 << 62  # of groups
+ONE = np.float32(1)  # an update by a number of the array's own kind takes a tenth of the time
 
 
 def sets_worth(
@@ -119,7 +121,11 @@ class _Cells:
 
     def __init__(self, rows: Sequence[Codes], expected: Mapping[Axes, Weights]) -> None:
         self._rows = rows
-        self._shapes = {axes: array.shape for axes, array in expected.items()}
+        # How far neighbouring values of each column lie apart.
+        self._steps = {
+            axes: {axis: math.prod(array.shape[place:]) for place, axis in enumerate(axes, start=1)}
+            for axes, array in expected.items()
+        }
         ends = accumulate(array.size for array in expected.values())
         self._starts = dict(zip(expected, (0, *ends), strict=False))
         self._excess = np.concatenate(
@@ -133,30 +139,27 @@ class _Cells:
     def exchange(self, column: int, sets: Sequence[Axes], pairs: Pairs) -> None:
         """Exchange the values of a column between the rows of some pairs, where that helps the marginals of `sets`, which contain the column."""
         codes, excess = self._rows[column], self._excess
-        steps = np.array([self._step(axes, column) for axes in sets])
-        others = np.stack([self._others(axes, column) for axes in sets], axis=1)
+        of_pairs = [its[np.stack(pairs)].astype(np.int32) for its in self._rows]
+        others = np.stack([self._others(axes, column, of_pairs) for axes in sets], axis=-1)
+        values = of_pairs[column][..., None] * np.array([self._steps[axes][column] for axes in sets], dtype=np.int32)
+        left, entered = others + values, others + values[::-1]
         batch = max(32, len(codes) // 1500)  # too many pairs at once would all correct the same cell
         for start in range(0, len(pairs[0]), batch):
-            first, second = (rows[start : start + batch] for rows in pairs)
-            here, there = others[first], others[second]
-            own, theirs = codes[first, None] * steps, codes[second, None] * steps
-            left, entered = np.stack([here + own, there + theirs]), np.stack([here + theirs, there + own])
-            before, after = excess[left], excess[entered]
+            now = slice(start, start + batch)
+            before, after = excess[left[:, now]], excess[entered[:, now]]
             gains = (np.abs(before) - np.abs(before - 1) + np.abs(after) - np.abs(after + 1)).sum(axis=0)
-            gains[here == there] = 0  # the two rows only change places
-            chosen = np.flatnonzero(gains.sum(axis=1) > 1e-3)  # less is a rounding error
+            gains[others[0, now] == others[1, now]] = 0  # the two rows only change places
+            chosen = start + np.flatnonzero(gains.sum(axis=1) > 1e-3)  # less is a rounding error
             if len(chosen):
-                np.subtract.at(excess, left[:, chosen], 1)
-                np.add.at(excess, entered[:, chosen], 1)
-                first, second = first[chosen], second[chosen]
+                np.subtract.at(excess, left[:, chosen].ravel(), ONE)
+                np.add.at(excess, entered[:, chosen].ravel(), ONE)
+                first, second = (rows[chosen] for rows in pairs)
                 codes[first], codes[second] = codes[second], codes[first]
 
-    def _step(self, axes: Axes, column: int) -> int:
-        """Return how far the cells of two neighbouring values of a column lie apart."""
-        return int(np.prod(self._shapes[axes][axes.index(column) + 1 :]))
-
-    def _others(self, axes: Axes, column: int) -> NDArray[np.int32]:
+    def _others(self, axes: Axes, column: int, codes: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
         """Return the cell that each row would be in with the first value of a column."""
-        codes = [np.zeros_like(self._rows[axis]) if axis == column else self._rows[axis] for axis in axes]
-        flat = np.ravel_multi_index(codes, self._shapes[axes])
-        return (self._starts[axes] + flat).astype(np.int32)
+        cells = np.full(codes[column].shape, self._starts[axes], dtype=np.int32)
+        for axis, step in self._steps[axes].items():
+            if axis != column:
+                cells += codes[axis] * step
+        return cells
