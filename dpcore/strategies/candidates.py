@@ -64,22 +64,19 @@ class Candidates:
             tolerated: The error of each cell that is no reason to select a marginal.
             first: Sets of columns that take precedence over all others, each until it was measured.
         """
+        layers: defaultdict[int, list[_Candidate]] = defaultdict(list)  # by how often they were measured
+        for candidate in self._candidates.values():
+            layers[self._measured[candidate.columns]].append(candidate)
         early = [self._candidates[columns] for columns in first if not self._measured[columns]]
-        for candidates in (early, list(self._candidates.values())):
+        for candidates in (early, *(layers[times] for times in sorted(layers))):
             for candidate in candidates:
                 if self._is_due(candidate, number, room):
                     self._look(candidate, number, most_cells=most_cells, room=room)
-            offered = [candidate for candidate in candidates if candidate.offer is not None]
-            if offered:
-                fewest = min(self._measured[candidate.columns] for candidate in offered)
-                fresh = [
-                    candidate.offer
-                    for candidate in offered
-                    if candidate.offer and self._measured[candidate.columns] == fewest
-                ]
+            offers = [candidate.offer for candidate in candidates if candidate.offer is not None]
+            if offers:
                 return [
                     replace(offer, tolerated=int(tolerated * offer.expected.size))
-                    for offer in _largest(self._model, fresh)
+                    for offer in _largest(self._model, offers)
                 ]
         columns = range(self._model.resolutions.columns)
         return [self._offer((column,), (column,)) for column in columns]  # the noise allows nothing larger
