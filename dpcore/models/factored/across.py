@@ -39,7 +39,7 @@ class Across:
         self.scopes = scopes
         self._moves = moves
         self._factors = Factors(scopes, moves)
-        self._parts: dict[tuple[int, Scope], Weights] = {}
+        self._parts: dict[tuple[int, Scope, Scope | None], Weights] = {}
         self._conditionals: dict[Part, Factor] = {}
 
     def marginal(self, axes: Axes) -> Weights:
@@ -150,11 +150,8 @@ class Across:
         """Return the distribution of a part's axes given its separator. The conditionals of all further parts must be cached."""
         clique, seen_from, axes = part
         over, result = self.needed(part, further)
-        array = self.within(clique, self.scopes.of(over))
-        if seen_from is not None:
-            separator = self.scopes.axes(self.separator(part))
-            shares = self._moves.sum(array, over, separator)
-            array = array * self._moves.spread(inverse(shares), separator, over)
+        given = None if seen_from is None else self.separator(part)
+        array = self.within(clique, self.scopes.of(over), given=given)
         array, over = self._multiplied(array, over, [self._conditionals[beyond] for beyond in further], result)
         goal = axes if seen_from is None else result
         return self._moves.sum(array, over, goal), goal
@@ -205,12 +202,18 @@ class Across:
             axes = {axis for axis in multiplied if of.column(axis) in still}
         return cells
 
-    def within(self, clique: int, needed: Scope) -> Weights:
-        """Return the probabilities of the cells of some axes of a clique."""
-        key = clique, needed
+    def within(self, clique: int, needed: Scope, *, given: Scope | None = None) -> Weights:
+        """Return the probabilities of the cells of some axes of a clique, maybe given some of them."""
+        key = clique, needed, given
         if key not in self._parts:
             source, target = self.tree.axes[clique], self.scopes.axes(needed)
-            self._parts[key] = self._moves.sum(self._beliefs[clique], source, target)
+            array = self._moves.sum(self._beliefs[clique], source, target)
+            if given is not None:
+                condition = self.scopes.axes(given)
+                array = array * self._moves.spread(
+                    inverse(self._moves.sum(array, target, condition)), condition, target
+                )
+            self._parts[key] = array
         return self._parts[key]
 
 
