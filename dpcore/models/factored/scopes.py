@@ -1,5 +1,6 @@
 """Sets of axes as bit masks, which makes unions, intersections and inclusions cheap enough to try thousands of them."""
 
+import math
 from functools import cache, lru_cache
 from typing import TypeAlias
 
@@ -40,6 +41,7 @@ class Scopes:
         for axis in range(len(resolutions.shape)):
             versions = resolutions.versions(resolutions.column(axis))
             self.single.append(sum(1 << version for version in versions[versions.index(axis) :]))
+        self._sizes, self._columns = resolutions.shape, self.single[: resolutions.columns]
         self.of = cache(self._of)
         self.axes = cache(self._axes)
         self.cells = lru_cache(maxsize=1 << 18)(self._cells)  # forecasts meet most scopes many times
@@ -64,11 +66,8 @@ class Scopes:
         return scope
 
     def _axes(self, scope: Scope) -> Axes:
-        """Return the axes of an array over a scope: the finest version of every column, which determines the others."""
-        finest: dict[int, int] = {}
-        for axis in axes_in(scope):
-            finest.setdefault(self.resolutions.column(axis), axis)
-        return tuple(sorted(finest.values(), key=lambda axis: (self.resolutions.shape_of((axis,)), axis)))
+        """Return the axes of an array over a scope, the smallest ones first."""
+        return tuple(sorted(self._finest(scope), key=lambda axis: (self._sizes[axis], axis)))
 
     def finest(self, axes: set[int]) -> Axes:
         """Return the finest of the given axes for each column."""
@@ -76,4 +75,8 @@ class Scopes:
 
     def _cells(self, scope: Scope) -> int:
         """Return the number of cells of an array over a scope."""
-        return self.resolutions.cells(self._axes(scope))
+        return math.prod([self._sizes[axis] for axis in self._finest(scope)])
+
+    def _finest(self, scope: Scope) -> list[int]:
+        """Return the finest version of every column in a scope, which determines the others. It is the first one."""
+        return [(own & -own).bit_length() - 1 for column in self._columns if (own := scope & column)]
