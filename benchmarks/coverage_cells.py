@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
-from dpcore.answers.direct import Measured
 from dpcore.answers.query import Cells, Compare, Count, Key, Output, Query, Term
 from dpcore.answers.release import Release
 from dpcore.universe.fine_numbers import FineInteger, FineNumber
@@ -16,12 +16,17 @@ PAIRS, VALUES = 6, 12  # of each release, and of each column at full resolution
 FEWEST, MOST = 10, 1 << 14  # rows of a cell that is asked for, and cells of a pair
 
 
-def cells_of_pairs(
-    release: Release, measured: Measured, rng: np.random.Generator
-) -> Iterator[tuple[Query, Count, tuple[int, ...]]]:
+def cells_of_pairs(release: Release, rng: np.random.Generator) -> Iterator[tuple[Query, Count, tuple[int, ...]]]:
     """Yield the tables of counts of random pairs of columns that were measured together, each with its columns."""
     attributes = list(release.universe.attributes.values())
-    pairs = sorted({tuple(sorted(pair)) for pair in measured.pairs})
+    pairs = sorted(
+        {
+            pair
+            for measured in release.measurements
+            if measured.cell is None
+            for pair in combinations(sorted(axis for axis in measured.axes if axis < len(attributes)), 2)
+        }
+    )
     small = [pair for pair in pairs if np.prod([attributes[axis].size for axis in pair]) <= MOST]
     for at in rng.permutation(len(small))[:PAIRS].tolist():
         terms = [Term(axis, Cells() if attributes[axis].ordered else None) for axis in small[at]]

@@ -173,7 +173,7 @@ def _tables(release: Release, name: dict[str, Any], intervals: Intervals, truth:
                 )
             )
 
-    for query, asked, axes in cells_of_pairs(release, Measured(release), np.random.default_rng([seed, 19])):
+    for query, asked, axes in cells_of_pairs(release, np.random.default_rng([seed, 19])):
         add(TABLES[0], len(axes), intervals.of(query, level=0.95)[1][asked], truth.counts(axes).ravel(), least=FEWEST)
     for query, asked, count in single_values(release, truth.frame):
         add(TABLES[1], 1, intervals.of(query, level=0.95)[1][asked], np.array([count]), least=0.0)

@@ -36,11 +36,7 @@ class Direct:
 
 
 class Measured:
-    """The measurements of whole marginals in a release, and the columns that they connect.
-
-    Attributes:
-        pairs: The pairs of columns that were measured together, cell by cell.
-    """
+    """The measurements of whole marginals in a release, and the columns that they connect."""
 
     def __init__(self, release: Release) -> None:
         self._resolutions: Resolutions = release.resolutions
@@ -50,11 +46,6 @@ class Measured:
             measured.axes: release.zeros.support(measured.axes, self._resolutions)
             for measured in marginals
             if release.zeros.possible
-        }
-        self.pairs = {
-            pair
-            for measured in marginals
-            for pair in combinations(sorted(axis for axis in measured.axes if axis < self._resolutions.columns), 2)
         }
         self._part = list(range(self._resolutions.columns))  # columns with the same number are connected
         for measured in release.measurements:
@@ -86,10 +77,6 @@ class Measured:
             any(first in columns and second in columns for _, columns in self._marginals)
             for first, second in combinations(axes, 2)
         )
-
-    def in_pairs(self, axes: Axes) -> bool:
-        """Return whether each pair of these columns was measured together, cell by cell."""
-        return all(pair in self.pairs for pair in combinations(sorted(axes), 2))
 
     def cells_with(self, column: int, others: Iterable[int]) -> tuple[Groups, bool]:
         """Return the cells of a column in which it was measured together with other columns, and whether it was with each of them.

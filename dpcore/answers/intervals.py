@@ -2,7 +2,7 @@
 
 The standard error of a number is the root mean square difference between the release's replicates and its pilot. There are few replicates,
 so the variance of a count is averaged with the usual variance of counts of that size. If the columns of a number were never measured
-together, errors are larger than the replicates know: by how much, the release's own rounds tell (docs/decisions/0044).
+together, errors are larger than the replicates know (docs/decisions/0044).
 """
 
 from collections.abc import Iterable
@@ -41,8 +41,8 @@ from dpcore.models.model import Weights
 # The standard error of a number that no measurement covers, or that depends on values within cells, is multiplied by this, unless it is a
 # count. So is that of a count of a sum of releases, in which what their fits have smoothed away adds up.
 WIDER = 1.3
-# A mean, sum or quantile over columns never measured together varies as if rows came in clumps of so many.
-CLUMPS = 3.0
+# What no measurement covers varies as a sample of rows does; a guess does as if rows came in clumps of so many.
+CLUMPS = 5.0
 # If there are too few rounds to connect all columns, the rows of a guess vary as if they came in 1 / 0.4^2 = 6 clumps.
 OF_SIX = 0.4**2
 SAME_NOISE = 0.5  # a noisy sum adds this part of what an independent one would, since the model has seen the same noise
@@ -167,7 +167,7 @@ class Intervals:
         If the values of its groups within cells were not measured, it lies around the number that tilted groups would have. The number
         itself stays the model's, and inside the interval.
         """
-        basis, apart = self._judged(prepared, aggregates(number))
+        basis = judged = self._judged(prepared, aggregates(number))
         if basis is Basis.MEASURED and self.ensemble.needs_unmeasured_values(prepared, number):
             basis = Basis.MODEL
         student_errors = student(level, len(differences))
@@ -178,12 +178,12 @@ class Intervals:
             tilted = self.ensemble.tilted(prepared, number, resolved, errors=errors)
         squares = np.mean(tilted.differences**2, axis=0)
         clumps: Weights | float = 0.0
-        if apart and isinstance(number, Mean | Sum | Quantile):
-            clumps = self._clumps(self.ensemble.rows(prepared, number), basis, least=CLUMPS)
+        if judged is not Basis.MEASURED and isinstance(number, Mean | Sum | Quantile):
+            clumps = self._clumps(self.ensemble.rows(prepared, number), judged)
             if not isinstance(number, Quantile):
                 squares = squares + clumps * self.ensemble.sampling_variance(prepared, number)
         squares = errors**2 * squares
-        if apart and isinstance(number, Arithmetic | Overall) and not resolved:
+        if judged is not Basis.MEASURED and isinstance(number, Arithmetic | Overall) and not resolved:
             squares = squares + student_errors**2 * self._of_unmeasured_counts(prepared, number)
         low, high = tilted.value - np.sqrt(squares), tilted.value + np.sqrt(squares)
         if isinstance(number, Quantile):
@@ -197,36 +197,31 @@ class Intervals:
         around = Interval(tilted.value, low, high, basis).extended(tilted.sides)
         return Interval(value, np.minimum(around.low, value), np.maximum(around.high, value), basis, inferred)
 
-    def _clumps(self, rows: Weights, basis: Basis, *, least: float = 0.0) -> Weights | float:
-        """Return the clumps in which rows seem to come over columns that were never measured together.
+    def _clumps(self, rows: Weights, basis: Basis) -> Weights | float:
+        """Return the clumps in which rows seem to come, as far as nothing was measured.
 
         They are large if the columns are a guess because the release has too few rounds, and not because they hardly depend on each other.
-
-        Args:
-            rows: The rows of each group.
-            basis: What the number is based on.
-            least: The least size of a clump.
         """
-        least = max(least, self._scale.unmeasured)
-        if basis is not Basis.GUESS or self._measured.could_connect:
-            return least
-        return np.maximum(least, OF_SIX * rows)
+        if basis is not Basis.GUESS:
+            return float(basis is Basis.MODEL)
+        return CLUMPS if self._measured.could_connect else np.maximum(CLUMPS, OF_SIX * rows)
 
-    def _unmeasured(self, counts: Weights, basis: Basis) -> Weights:
-        """Return the variance of counts over columns that were never measured together: as if rows came in clumps."""
-        return np.asarray(self._clumps(counts, basis) * counts * (1 - np.minimum(counts / self._total, 1.0)))
+    def _unmeasured(self, prepared: Prepared, number: Count, counts: Weights) -> Weights:
+        """Return the variance of counts that is due to how columns depend on each other, if that was not measured: as if rows came in clumps."""
+        several = len(prepared.rows(number).axes) > 1
+        clumps = self._clumps(counts, self._judged(prepared, [number])) if several else 0.0
+        return np.asarray(clumps * counts * (1 - np.minimum(counts / self._total, 1.0)))
 
     def _of_unmeasured_counts(self, prepared: Prepared, number: Number) -> Weights:
-        """Return the variance of a computed number, such as a share, that is due to counts over columns never measured together.
+        """Return the variance of a computed number, such as a share, that is due to counts which no measurement covers.
 
         Each such count has that variance, which no replicate shows. The number changes as if its counts moved by their standard deviations,
         one at a time.
         """
         values, moves = self.ensemble.parts(prepared, number), []
         for part, value in values.items():
-            basis, apart = self._judged(prepared, [part])
-            if isinstance(part, Count) and apart:
-                moves.append([{**values, part: value + np.sqrt(self._unmeasured(value, basis))}])
+            if isinstance(part, Count):
+                moves.append([{**values, part: value + np.sqrt(self._unmeasured(prepared, part, value))}])
         sides = carried(number, values, moves, groups=prepared.groups)
         return sides.below + sides.above
 
@@ -244,7 +239,7 @@ class Intervals:
     def _of_count(
         self, prepared: Prepared, number: Count, value: Weights, differences: Weights, level: float
     ) -> Interval:
-        basis, apart = self._judged(prepared, [number])
+        basis = self._judged(prepared, [number])
         form = prepared.form(number)
         direct = self._measured.counts(prepared, form)
         usual = self._usual(value, direct, columns=len(form.axes))
@@ -252,8 +247,7 @@ class Intervals:
             # What is usual was learned from counts of whole cells.
             usual = np.maximum(usual, np.mean(differences**2, axis=0))
         variances = self._counts_wider**2 * _steadied(differences, usual) + self._least_error**2
-        if apart:
-            variances = variances + self._unmeasured(value, basis)
+        variances = variances + self._unmeasured(prepared, number, value)
         low, high = _combined(
             value, variances, direct, errors=student(level, len(differences) + USUAL), normal=_normal(level)
         )
@@ -270,15 +264,13 @@ class Intervals:
         measured = self._scale.usual_measured(counts, direct.finite, columns=columns)
         return np.where(direct.known, measured, usual)
 
-    def _judged(self, prepared: Prepared, parts: Iterable[Aggregate]) -> tuple[Basis, bool]:
-        """Return the basis of a number, that of its worst part, and whether two of its columns were not measured together cell by cell."""
-        basis, apart = Basis.MEASURED, False
-        for part in parts:
-            axes = prepared.rows(part).axes
-            if not self._measured.covers(prepared, axes):
-                basis = worst_of((basis, Basis.MODEL if self._measured.together(axes) else Basis.GUESS))
-                apart = apart or not self._measured.in_pairs(axes)
-        return basis, apart
+    def _judged(self, prepared: Prepared, parts: Iterable[Aggregate]) -> Basis:
+        """Return the basis of a number: that of its worst part."""
+        return worst_of(
+            Basis.MODEL if self._measured.together(axes) else Basis.GUESS
+            for axes in (prepared.rows(part).axes for part in parts)
+            if not self._measured.covers(prepared, axes)
+        )
 
 
 def _steadied(differences: Weights, usual: Weights) -> Weights:

@@ -17,16 +17,14 @@ import numpy as np
 
 from dpcore.answers.release import Release
 from dpcore.answers.uncertainty import Fit, Uncertainty
-from dpcore.answers.usual import UsualErrors, rounded
+from dpcore.answers.usual import UsualErrors
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Axes
-from dpcore.models import Model
 from dpcore.models.fitting import How, Transcript
 from dpcore.models.model import Weights
 
 REPLICATES = 8
 LARGE, LARGE_REPLICATES = 1 << 21, 4  # a dense model of more cells gets fewer
-OTHER_FITS = 2  # besides the replicates: of the pilot, and to the earlier rounds alone
 PILOT_PER_CELL = {"mwem": 1.0, "adaptive": 1.5}  # about twice what the model may fit; docs/decisions/0044
 TRIES, PILOT_TRIES = 90, 80  # the pilot continues from the model; a fit that ends by itself takes less
 
@@ -73,9 +71,8 @@ def make_uncertainty(
         replicates.append(replicate)
         usual.add(model)
     pause()
-    scale = replace(usual.scale(), unmeasured=rounded(_unmeasured(release, rng)))
     released, pilot, *replicates = alike([released, pilot, *replicates])
-    return Uncertainty(released, pilot, tuple(replicates), scale)
+    return Uncertainty(released, pilot, tuple(replicates), usual.scale())
 
 
 def seed_of(transcript: Transcript) -> int:
@@ -98,42 +95,6 @@ def _redrawn(
         return replace(measured, values=np.rint(true + noise).astype(np.int64))
 
     return Transcript(tuple(map(drawn, transcript.first)), tuple(map(drawn, transcript.later)))
-
-
-def _unmeasured(release: Release, rng: np.random.Generator) -> float:
-    """Return the variance of counts over columns that were never measured together, as a multiple of n (1 - n / N).
-
-    It is learned from the last third of the rounds: their marginals are predicted by a model that was fitted to the earlier ones. The
-    squared error in random ranges, less what the noise explains, is that of structure that the model could not know.
-    """
-    transcript = release.transcript
-    marginals = [measurement for measurement in transcript.later if measurement.cell is None]
-    earlier = len(marginals) * 2 // 3
-    if not earlier:
-        return 0.0
-    model = release.fit(Transcript(transcript.first, tuple(marginals[:earlier])))
-    sums = np.array([_predicted(measurement, model, rng) for measurement in marginals[earlier:]])
-    squares, rows = sums.T
-    if len(sums) < 3 or rows.sum() <= 0:  # too few to say
-        return 0.0
-    ratio = float(squares.sum() / rows.sum())
-    error = math.sqrt(float(np.sum((squares - ratio * rows) ** 2)) * len(sums) / (len(sums) - 1)) / float(rows.sum())
-    return max(0.0, ratio - error)  # with little budget the noise alone would often give a large number
-
-
-def _predicted(
-    measured: Measurement, model: Model, rng: np.random.Generator, *, ranges: int = 60
-) -> tuple[float, float]:
-    """Return the squared error of a prediction that noise does not explain, and n (1 - n / N), summed over random ranges."""
-    predicted = model.marginal(measured.axes)
-    squares = expected = 0.0
-    for _ in range(ranges):
-        ends = [sorted(rng.integers(0, size, 2).tolist()) for size in predicted.shape]
-        inside = tuple(slice(first, last + 1) for first, last in ends)
-        rows = float(predicted[inside].sum())
-        squares += (float(measured.values[inside].sum()) - rows) ** 2 - predicted[inside].size * measured.noise**2
-        expected += max(rows, 1.0) * max(1 - rows / model.total, 0.0)
-    return squares, expected
 
 
 def alike(fits: Sequence[Fit]) -> list[Fit]:

@@ -42,17 +42,15 @@ class Fit:
 
 @dataclass(frozen=True)
 class Scale:
-    """How large errors usually are in this release, learned from its own replicates and rounds.
+    """How large errors usually are in this release, learned from its own replicates.
 
     Attributes:
         curve: The coefficients of log(variance) for 1, size, size^2 and the number of columns, where size = log(expected count + 20).
         measured: Likewise for counts that measurements cover; the logarithm of their variance comes before the number of columns.
-        unmeasured: The variance of a count of n among N rows whose columns were never measured together, as a multiple of n (1 - n / N).
     """
 
     curve: tuple[float, ...]
     measured: tuple[float, ...]
-    unmeasured: float = 0.0
 
     @staticmethod
     def regressors(counts: Weights, *others: Weights) -> Weights:
@@ -133,7 +131,6 @@ def _table(uncertainty: Uncertainty, measurements: Sequence[Measurement], *, ste
         "totals": {name: fit.total.hex() for name, fit in uncertainty.fits.items()},
         "curve": [coefficient.hex() for coefficient in uncertainty.scale.curve],
         "measured": [coefficient.hex() for coefficient in uncertainty.scale.measured],
-        "unmeasured": uncertainty.scale.unmeasured.hex(),
         "step": step.hex(),
     }
     metadata = {_METADATA: json.dumps(public, separators=(",", ":")).encode()}
@@ -164,8 +161,7 @@ def restored(table: pa.Table, measurements: Sequence[Measurement]) -> Uncertaint
         steps = _steps(shapes, measurements, step=FINE_STEP if name in FINE else float.fromhex(public["step"]))
         fits[name] = Fit(float.fromhex(total), _functions(table[name].to_numpy(), shapes, steps))
     curve, measured = (tuple(map(float.fromhex, public[name])) for name in ("curve", "measured"))
-    scale = Scale(curve, measured, float.fromhex(public["unmeasured"]))
-    return Uncertainty(fits.pop("model"), fits.pop("pilot"), tuple(fits.values()), scale)
+    return Uncertainty(fits.pop("model"), fits.pop("pilot"), tuple(fits.values()), Scale(curve, measured))
 
 
 def _steps(sets: Iterable[Axes], measurements: Sequence[Measurement], *, step: float) -> dict[Axes, Weights | float]:

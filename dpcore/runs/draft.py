@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dpcore.answers.judging import judge
 from dpcore.answers.release import Release
-from dpcore.answers.replicates import OTHER_FITS, make_uncertainty, replicates_for
+from dpcore.answers.replicates import make_uncertainty, replicates_for
 from dpcore.answers.uncertainty import Fit, Uncertainty, restored, uncertainty_table
 from dpcore.curator.curator import Curator
 from dpcore.release import (
@@ -127,7 +127,7 @@ def _uncertainty(unwritten: Release, stage: Stage, rounds: Rounds) -> Callable[[
 
         def fitted() -> None:
             stage.renew_lease()
-            rounds.countdown.part("fit", parts=replicates + OTHER_FITS + (released is None))
+            rounds.countdown.part("fit", parts=replicates + 1 + (released is None))
 
         return make_uncertainty(unwritten, released=released, pause=fitted)
 

@@ -81,7 +81,7 @@ def costs_of(declaration: Declaration, *, rows: int, rounds: int, cells: int) ->
         "rounds": rounds * looking + TRIED * tries * evaluation,
         "last fit": TRIED * last_tries * evaluation,
         "rows": taking(exchanged) + SECONDS_PER_EXCHANGE * rows * sum(map(len, exchanged)),
-        "replicates": TRIED * (models + 1) * TRIES * evaluation,  # and one fit to the earlier rounds alone
+        "replicates": TRIED * models * TRIES * evaluation,
         "errors": models * taking(listed),
     }
     seconds = sum(steps.values())

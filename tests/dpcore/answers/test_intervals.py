@@ -81,6 +81,22 @@ def test_every_number_has_its_interval_and_its_basis(noisy: Release) -> None:
     assert every.n_low[0] >= 0
 
 
+def test_a_count_that_no_measurement_covers_varies_at_least_as_a_sample_of_rows(
+    noisy: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = "count(*) filter (where sex = 'F' and city = 'west' and smoker and age < 50)"
+    asked = f"select count(*) as every, {some} as some from release"
+    answered = answer(noisy, asked).iloc[0]
+    share = answered.some / answered.every
+    assert answered.some_basis == "model"
+    assert answered.some_high - answered.some > 1.96 * math.sqrt(answered.some * (1 - share))
+    # a control: without that variance, the interval is narrower, and that of a measured count is the same
+    monkeypatch.setattr(Intervals, "_unmeasured", lambda _self, _prepared, _number, counts: np.zeros(len(counts)))
+    surer = answer(noisy, asked).iloc[0]
+    assert surer.some_high < answered.some_high
+    assert surer.every_high == answered.every_high
+
+
 def test_columns_that_no_measurement_connects_are_a_guess(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +109,7 @@ def test_columns_that_no_measurement_connects_are_a_guess(
     asked = "select sum(age) as total, avg(age) as mean, median(age) as middle from release where sex = 'F'"
     widths = []
     # controls: with smaller clumps, or none, all three intervals are narrower
-    for clumps, in_six in ((0.0, 0.0), (3.0, 0.0), (3.0, intervals.OF_SIX)):
+    for clumps, in_six in ((0.0, 0.0), (intervals.CLUMPS, 0.0), (intervals.CLUMPS, intervals.OF_SIX)):
         monkeypatch.setattr(intervals, "CLUMPS", clumps)
         monkeypatch.setattr(intervals, "OF_SIX", in_six)
         answered = answer(release, asked)
