@@ -1,13 +1,14 @@
 """Turn functions into the marginals of all cliques, by passing messages to the root of the tree and back.
 
 A clique's weights are a product of factors: the exponentials of its functions, and the messages from its children. Factors are far smaller
-than the clique. They are multiplied pairwise, the smallest first, so that only the last product has all cells. No
+than the clique. They are multiplied pairwise, those with the smallest product first, so that few products have all cells. No
 exponential of a whole clique is taken. If the factors range over too many orders of magnitude for a product of floats, logarithms are added
 instead, which takes several times as long.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -169,8 +170,8 @@ class Calibration:
         joins: list[_Join] = []
         waiting = list(range(len(over)))
         while len(waiting) > 2:  # the last two are joined to the whole clique
-            left, right, *waiting = sorted(waiting, key=lambda place: cells(over[place]))
-            waiting.append(len(over))
+            left, right = min(combinations(waiting, 2), key=lambda pair: cells(over[pair[0]] | over[pair[1]]))
+            waiting = [place for place in waiting if place not in (left, right)] + [len(over)]
             over.append(over[left] | over[right])
             joins.append(_Join(left, right, self._scopes.axes(over[-1])))
         left_one, right_one = [*waiting, None, None][:2]
