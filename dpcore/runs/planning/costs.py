@@ -1,6 +1,6 @@
 """Estimate the memory and time of a run, right within a small factor: what it does, times a few measured figures.
 
-The figures are CPU seconds without Prefect, fitted to releases of 4 to 40 columns and rounded. The middle of the estimates is 0.9 to 1.6 times what
+The figures are CPU seconds without Prefect, fitted to releases of 4 to 40 columns and rounded. The middle of the estimates is 1.1 to 1.5 times what
 five whole releases took, with 7 to 48 columns and 27,000 to 300,000 rows (`tests/dpcore/runs/planning/test_plan.py`). They were not tested on others.
 On wide tables, replicates and the errors of all counts take most of the time.
 """
@@ -27,7 +27,7 @@ SECONDS_PER_COUNT = 2e-6  # that is taken from a model
 SECONDS_PER_MARGINAL = 7e-3  # that is taken from a factored model, in addition, and of each of its evaluations
 SECONDS_PER_CANDIDATE = 4e-5  # of a round of adaptive
 SECONDS_PER_EXCHANGE = 1.5e-7  # of values between rows, for each column of a marginal
-TRIED = 1 / 3  # of the evaluations that a fit may take: it usually ends before
+TRIED = 1 / 4  # of the evaluations that a fit may take: it usually ends before
 WITHIN = 2.0  # the estimate is right within this factor
 START_SECONDS = 1.0, 8.0  # of the process alone, and with Prefect
 MODEL_PER_MEASURED = 10.0  # cells of a factored model per measured cell, until the model has its full size
