@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -227,9 +227,9 @@ class Prepared:
         self._columns: dict[int, Column] = {}
         self._forms: dict[Aggregate, Form] = {}
         self._boxes: dict[Condition, tuple[Box, ...]] = {}
-        self.results = cache(self._results)
-        self.cut_cells = cache(self._cut_cells)
-        self.classes = cache(self._classes)
+        self._results: dict[int, npt.NDArray[np.int64]] = {}
+        self._cut_cells: dict[int, npt.NDArray[np.intp]] = {}
+        self._classes: dict[int, Groups] = {}
         self._varied: Mapping[int, Sequence[Column]] = {}
         self.keys: tuple[Keys, ...] = tuple(self.column(key.term.column).keys(key.term) for key in query.keys)
         self.shape = tuple(len(keys.values) for keys in self.keys)
@@ -343,11 +343,16 @@ class Prepared:
             self._columns[column] = Column.of(attribute, self.query.parts(column))
         return self._columns[column]
 
-    def _classes(self, column: int) -> Groups:
+    def classes(self, column: int) -> Groups:
         """Number the cells of a column, in the order of their first cells: those that the query treats alike have the same number.
 
         A cell that is cut has a number of its own, and so has each cell of a column whose values a number needs.
         """
+        if column not in self._classes:
+            self._classes[column] = self._found_classes(column)
+        return self._classes[column]
+
+    def _found_classes(self, column: int) -> Groups:
         seen, cells = self.column(column), np.arange(self.column(column).attribute.size)
         if column in self._valued:
             return cells
@@ -366,17 +371,22 @@ class Prepared:
         """
         return bool(len(self.cut_cells(column)))
 
-    def _cut_cells(self, column: int) -> npt.NDArray[np.intp]:
+    def cut_cells(self, column: int) -> npt.NDArray[np.intp]:
         """Return the cells of a column within which the query treats values differently."""
-        seen, results = self.column(column), self.results(column)
-        return np.unique(seen.cell[(results != results[_first_pieces(seen)[seen.cell]]).any(axis=1)]).astype(np.intp)
+        if column not in self._cut_cells:
+            seen, results = self.column(column), self.results(column)
+            cut = (results != results[_first_pieces(seen)[seen.cell]]).any(axis=1)
+            self._cut_cells[column] = np.unique(seen.cell[cut]).astype(np.intp)
+        return self._cut_cells[column]
 
-    def _results(self, column: int) -> npt.NDArray[np.int64]:
+    def results(self, column: int) -> npt.NDArray[np.int64]:
         """Return what every condition and key of the query gives for each piece of a column."""
-        seen = self.column(column)
-        parts = [part for part in self.query.parts(column) if not isinstance(part, IsNull)]
-        results = [seen.keys(part).of_piece if isinstance(part, Term) else seen.truths(part) for part in parts]
-        return np.stack([seen.null, *results], axis=1).astype(np.int64)
+        if column not in self._results:
+            seen = self.column(column)
+            parts = [part for part in self.query.parts(column) if not isinstance(part, IsNull)]
+            results = [seen.keys(part).of_piece if isinstance(part, Term) else seen.truths(part) for part in parts]
+            self._results[column] = np.stack([seen.null, *results], axis=1).astype(np.int64)
+        return self._results[column]
 
     def is_of_week(self, column: int) -> bool:
         """Return whether the query distinguishes values of a column by their times of the week only, such as hours."""

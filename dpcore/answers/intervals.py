@@ -1,7 +1,7 @@
 """Intervals for the numbers of a query, and what each number is based on.
 
 The standard error of a number is the root mean square difference between the release's replicates and its pilot. There are few replicates,
-so the variance of a count is averaged with the usual variance of counts of that size. If the columns of a number were never measured
+so the variance of a count is averaged with the usual variance of counts of that size. If the columns of a number were not measured
 together, errors are larger than the replicates know (docs/decisions/0044).
 """
 
@@ -179,7 +179,7 @@ class Intervals:
         squares = np.mean(tilted.differences**2, axis=0)
         clumps: Weights | float = 0.0
         if judged is not Basis.MEASURED and isinstance(number, Mean | Sum | Quantile):
-            clumps = self._clumps(self.ensemble.rows(prepared, number), judged)
+            clumps = self._clumps(prepared, number, self.ensemble.rows(prepared, number), judged)
             if not isinstance(number, Quantile):
                 squares = squares + clumps * self.ensemble.sampling_variance(prepared, number)
         squares = errors**2 * squares
@@ -197,19 +197,20 @@ class Intervals:
         around = Interval(tilted.value, low, high, basis).extended(tilted.sides)
         return Interval(value, np.minimum(around.low, value), np.maximum(around.high, value), basis, inferred)
 
-    def _clumps(self, rows: Weights, basis: Basis) -> Weights | float:
-        """Return the clumps in which rows seem to come, as far as nothing was measured.
+    def _clumps(self, prepared: Prepared, number: Aggregate, rows: Weights, basis: Basis) -> Weights | float:
+        """Return the clumps in which rows seem to come, as far as nothing was measured; 0 for a single column, whose values were measured.
 
         They are large if the columns are a guess because the release has too few rounds, and not because they hardly depend on each other.
         """
+        if len(prepared.rows(number).axes) < 2:
+            return 0.0
         if basis is not Basis.GUESS:
             return float(basis is Basis.MODEL)
         return CLUMPS if self._measured.could_connect else np.maximum(CLUMPS, OF_SIX * rows)
 
     def _unmeasured(self, prepared: Prepared, number: Count, counts: Weights) -> Weights:
         """Return the variance of counts that is due to how columns depend on each other, if that was not measured: as if rows came in clumps."""
-        several = len(prepared.rows(number).axes) > 1
-        clumps = self._clumps(counts, self._judged(prepared, [number])) if several else 0.0
+        clumps = self._clumps(prepared, number, counts, self._judged(prepared, [number]))
         return np.asarray(clumps * counts * (1 - np.minimum(counts / self._total, 1.0)))
 
     def _of_unmeasured_counts(self, prepared: Prepared, number: Number) -> Weights:

@@ -139,7 +139,8 @@ class _Cells:
     def exchange(self, column: int, sets: Sequence[Axes], pairs: Pairs) -> None:
         """Exchange the values of a column between the rows of some pairs, where that helps the marginals of `sets`, which contain the column."""
         codes, excess = self._rows[column], self._excess
-        of_pairs = [its[np.stack(pairs)].astype(np.int32) for its in self._rows]
+        both = np.stack(pairs)
+        of_pairs = {axis: self._rows[axis][both].astype(np.int32) for axis in set().union(*sets)}
         others = np.stack([self._others(axes, column, of_pairs) for axes in sets], axis=-1)
         values = of_pairs[column][..., None] * np.array([self._steps[axes][column] for axes in sets], dtype=np.int32)
         left, entered = others + values, others + values[::-1]
@@ -156,7 +157,7 @@ class _Cells:
                 first, second = (rows[chosen] for rows in pairs)
                 codes[first], codes[second] = codes[second], codes[first]
 
-    def _others(self, axes: Axes, column: int, codes: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
+    def _others(self, axes: Axes, column: int, codes: Mapping[int, NDArray[np.int32]]) -> NDArray[np.int32]:
         """Return the cell that each row would be in with the first value of a column."""
         cells = np.full(codes[column].shape, self._starts[axes], dtype=np.int32)
         for axis, step in self._steps[axes].items():

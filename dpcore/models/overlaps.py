@@ -5,7 +5,7 @@ cell for itself takes such a step as often as there are functions. So a function
 columns, and the rest. Its mean changes no count. The main effects of a column in all functions change the same counts: they are scaled
 together, by the Sherman-Morrison formula. The rest is scaled cell by cell.
 
-This is a preconditioner: it decides how many evaluations a fit takes, and not where the fit ends.
+This is a preconditioner: it decides how many evaluations a step takes. Where the step ends it changes by less than a step is solved to.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,9 +33,10 @@ class Overlaps:
         for function, (axes, codes) in enumerate(functions):
             size = codes.shape[1]
             owners.append(np.full(size, function))
-            for axis, code in zip(
-                axes, codes, strict=False
-            ):  # a grid has one key for all its columns, and shares no margin
+            shared = (
+                zip(axes, codes, strict=True) if len(axes) == len(codes) else ()
+            )  # a grid has one key for all its columns
+            for axis, code in shared:
                 own, places = np.unique(code, return_inverse=True)
                 cells.append(np.arange(begin, begin + size))
                 margins.append(count + places)
@@ -52,7 +53,12 @@ class Overlaps:
         """Return a function that multiplies by about the inverse of the Hessian: the covariance of the cells, plus `pull` on the diagonal."""
         diagonal = expected + pull
         whole, of_margins, pull_of_margins = self._whole(diagonal), self._of_margins(diagonal), self._of_margins(pull)
-        means_by = whole / self._whole(pull)
+        of_all = self._whole(pull)
+        whole, of_all = (
+            np.where(whole > 0, whole, 1.0),
+            np.where(of_all > 0, of_all, 1.0),
+        )  # a function may have no possible cell
+        means_by = whole / of_all
         counts = np.zeros(self._values.max(initial=-1) + 1)
         counts[self._values] = self._of_margins(expected)  # all functions of a column expect the same
         shared = counts / (1 + counts * np.bincount(self._values, 1 / pull_of_margins))

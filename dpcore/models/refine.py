@@ -24,11 +24,9 @@ STANDS_OUT = 2.0  # standard deviations of noise above which an expected count i
 RATE = 1 / 20  # of the noise: a step moves a count of 20 times its noise half of the way to its measurement
 CLOSE = 0.03  # a step is solved when its slope has fallen to this fraction
 MOST_DIRECTIONS = 40  # the most search directions for one step
-SHORTER, LONGER = (
-    0.5,
-    1.3,
-)  # a step that increases the error is repeated with the rate times the one; after all others it grows by the other
-LEAST_GAIN = 1.0  # a step that lowers the error by less is the last: it is what the noise of one count is worth
+SHORTER = 0.5  # a step that increases the error is repeated with the rate times this
+LONGER = 1.3  # after all others the rate grows by this
+LEAST_GAIN = 1.0  # what the noise of one count is worth: a step that lowers the error by less, and no more than the one before, is the last
 CELL_TRIES = 4e8  # a large dense model gets fewer tries, so that tries x cells stays below this
 
 
@@ -68,7 +66,7 @@ def refine(
     """
     search = _Search(model, evidence, functions, tries=tries)
     here = search.lowest
-    rate = RATE * float(search.variance.mean()) ** 0.5
+    rate, before = RATE * float(search.variance.mean()) ** 0.5, -math.inf
     while search.tries > 0 and here.error > search.enough(here, per_cell):
         there = search.step(here, rate)
         if there is here:
@@ -78,8 +76,9 @@ def refine(
             search.curvature.forget()
             continue
         gain, here, rate = here.error - there.error, there, rate * LONGER
-        if gain < LEAST_GAIN:
+        if gain < LEAST_GAIN and gain <= before:
             break
+        before = gain
     return search.settle(here if here.error <= search.enough(here, per_cell) else search.lowest)
 
 

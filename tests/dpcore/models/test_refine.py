@@ -132,6 +132,16 @@ def test_it_stops_where_noise_begins() -> None:
     assert 0.4 * cells_of(evidence) < squared_error(enough, evidence) <= cells_of(evidence)
 
 
+@pytest.mark.parametrize("seed", [2, 8, 9, 14, 18])
+def test_short_first_steps_do_not_end_a_fit_whose_steps_gain_more_and_more(seed: int) -> None:
+    # 27 rows in one cell of a hundred, with a noise of 5: the first step gains less than the noise of one count, later ones more than that
+    values = np.rint(np.eye(1, 100)[0] * 27 + np.random.default_rng(seed).normal(0, 5, 100)).astype(np.int64)
+    evidence = one_marginal(values.tolist(), noise=5.0)
+    model = DenseModel((100,), total=evidence.total)
+    refine(model, evidence, {}, tries=PLENTY)
+    assert model.marginal((0,))[0] > 5
+
+
 def test_the_more_parameters_a_cell_may_have_the_later_it_stops() -> None:
     evidence = evidence_of(truth(), noise=8.0, seed=4)
     errors = [squared_error(refined(evidence, tries=400, per_cell=per_cell), evidence) for per_cell in (0.0, 0.5, 1.0)]
