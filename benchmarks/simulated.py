@@ -122,7 +122,9 @@ class SeededCurator:
 def learn(strategy: Strategy, curator: Any) -> None:
     """Run all steps of a strategy."""
     strategy.begin(curator)
-    for number in range(1, strategy.rounds + 1):
+    number = 0
+    while number < strategy.rounds:
+        number += 1
         strategy.update(number, strategy.measure(curator, number, strategy.select(curator, number)))
     strategy.conclude()
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpcore.curator.curator import Curator, Offer
 from dpcore.errors import SpecError
+from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.marginals.workload import Axes, Workload
 from dpcore.marginals.zeros import NO_ZEROS, Zeros
@@ -30,6 +31,7 @@ SMALLEST_START = 0.25  # the fraction of the model's size that is available at t
 MOST_COLUMNS = 3  # of a candidate, if not all can be measured: see docs/decisions/0006
 TYPICAL_CELLS = 400  # the cells of a typical marginal that a round measures
 FEWER = 4  # each version of a column that is measured for its ranges has this many times fewer cells
+GAUSSIAN_SQUARES, LAPLACE_SQUARES = 2, 5  # the variance of the square of noise of standard deviation 1
 TOLERATED = 0.5  # of the expected noise of a marginal: about what the fit leaves of it, see docs/decisions/0014
 
 
@@ -43,7 +45,9 @@ class Adaptive(ByRounds):
        ones in few groups. So each pair can be measured, however much of the model others have taken.
     2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score weight x (|true - expected|_1 - half of the
        noise that its measurement would have), measures it, and takes a few multiplicative steps on all measurements so far. `Candidates`
-       decides which marginals are offered: in the first half of the rounds only pairs with the workload's target, as long as there are any.
+       decides which marginals are offered: in the first half of the rounds only pairs with the workload's target, as long as there are any;
+       and if the plan has a round for every pair, the last rounds are for the pairs that no measurement has connected. If a measurement
+       agrees with the model up to noise, only half of the remaining rounds are left, with twice the budget each.
     3. At the end the model is rebuilt from the first one, with all measurements at once, until it fits them as well as the true
        distribution would.
 
@@ -77,6 +81,8 @@ class Adaptive(ByRounds):
         super().__init__(columns, workload, rounds=rounds, pure=pure, early_counts=early_counts, zeros=zeros)
         self._levels = {axis: _most_levels(columns[axis].size) for axis in self._ranges}
         self._candidates = Candidates(self.model, (), weights={})
+        self._connects = False  # whether every pair is to be measured
+        self._connected: set[Axes] = set()  # pairs of columns that were measured together
 
     @staticmethod
     def _within_reach(workload: Workload, columns: Sequence[Column]) -> Workload:
@@ -141,6 +147,7 @@ class Adaptive(ByRounds):
         return self.resolutions
 
     def _prepare_model(self) -> None:
+        self._connects = self._measures_every_pair
         grid = self._grid()
         if grid:
             self.model.make_room([tuple(sorted(grid[column] for column in pair)) for pair in self._pairs])
@@ -153,6 +160,34 @@ class Adaptive(ByRounds):
     def _note(self, axes: Axes) -> None:
         self.model.make_room([axes])  # in the order of rounds, which decides the tree
         self._candidates.measured(axes)
+        self._connected.update(combinations(sorted(map(self.resolutions.column, axes)), 2))
+
+    def update(self, number: int, measurement: Measurement) -> None:
+        """Take a few steps towards all measurements. If this one tells nothing new, fewer rounds follow, with less noise."""
+        tells = self._tells(measurement)
+        super().update(number, measurement)
+        left = self.rounds - number
+        if left and not tells and not self._wanted_rounds:
+            fewer = max(1, len(self._unconnected), math.ceil(left / 2))
+            self._choice = replace(self._choice, rounds=number + min(left, fewer))
+
+    def _tells(self, measurement: Measurement) -> bool:
+        """Return whether a measurement differs from the model by more than noise: its squared error by two standard deviations."""
+        errors = (measurement.values - self.model.marginal(measurement.axes)) / measurement.noise
+        chance = math.sqrt((LAPLACE_SQUARES if self._pure else GAUSSIAN_SQUARES) * errors.size)
+        return float((errors**2).sum()) > errors.size + 2 * chance
+
+    @property
+    def _unconnected(self) -> list[Axes]:
+        """The pairs that are still to be measured together."""
+        return [pair for pair in self._pairs if pair not in self._connected] if self._connects else []
+
+    def _first_sets(self, number: int) -> Sequence[Axes]:
+        """Return what comes first: pairs with the target for half of the rounds, and at the end all sets with a pair that nothing has connected."""
+        unconnected = set(self._unconnected)
+        if self.rounds - number < len(unconnected):
+            return [axes for axes in self._sets if not unconnected.isdisjoint(combinations(axes, 2))]
+        return super()._first_sets(number)
 
     @property
     def _pairs(self) -> list[Axes]:

@@ -1,6 +1,6 @@
 """The candidates of a round: for every set of columns in the workload, a version that noise and model size allow."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -27,7 +27,7 @@ class Candidates:
 
     The version is the finest one whose expected noise does not swamp the signal and that keeps the model within its size. All columns of a
     set are at the same step of their ladders, so that none is fine at the others' expense. An offer within another one of the same
-    weight is dropped, because the larger one includes it. No set is offered again before all others were measured as often.
+    weight is dropped, because the larger one includes it. A set that was measured is offered again: noise may have hidden what it tells.
 
     Evaluating all candidates in every round would take most of the time. A candidate is re-evaluated if it shares two columns with a later
     measurement, which is where the model has changed most, and otherwise every eighth round. A stale expectation is safe: scores may compare
@@ -43,7 +43,7 @@ class Candidates:
         self._model = model
         self._grid = grid or [model.resolutions.versions(column)[-1] for column in range(model.resolutions.columns)]
         self._weights = weights
-        self._measured: Counter[Axes] = Counter()
+        self._measured: set[Axes] = set()
         self._waiting: defaultdict[Axes, list[Axes]] = defaultdict(list)
         every = list(sets)
         self._candidates = {columns: _Candidate(columns, self._ladder(columns)) for columns in first_candidates(every)}
@@ -64,11 +64,12 @@ class Candidates:
             tolerated: The error of each cell that is no reason to select a marginal.
             first: Sets of columns that take precedence over all others, each until it was measured.
         """
-        layers: defaultdict[int, list[_Candidate]] = defaultdict(list)  # by how often they were measured
-        for candidate in self._candidates.values():
-            layers[self._measured[candidate.columns]].append(candidate)
-        early = [self._candidates[columns] for columns in first if not self._measured[columns]]
-        for candidates in (early, *(layers[times] for times in sorted(layers))):
+        early = [
+            self._candidates[columns]
+            for columns in first
+            if columns in self._candidates and columns not in self._measured
+        ]
+        for candidates in (early, list(self._candidates.values())):
             for candidate in candidates:
                 if self._is_due(candidate, number, room):
                     self._look(candidate, number, most_cells=most_cells, room=room)
@@ -84,7 +85,7 @@ class Candidates:
     def measured(self, axes: Axes) -> None:
         """Record a measurement, and mark the candidates that it affects for re-evaluation."""
         columns = tuple(sorted(self._model.resolutions.column(axis) for axis in axes))
-        self._measured[columns] += 1
+        self._measured.add(columns)
         for larger in self._waiting.pop(columns, ()):
             self._candidates.setdefault(larger, _Candidate(larger, self._ladder(larger)))
         for candidate in self._candidates.values():

@@ -1,7 +1,6 @@
 """The adaptive strategy: what is offered and at which resolution, what it costs, how large the model gets, and that it learns."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import combinations
@@ -49,6 +48,12 @@ def planted() -> Table:
     total = np.where(mostly, (x + y) % 3, rng.integers(0, 3, ROWS))
     old = (age > 30) ^ (rng.random(ROWS) < 0.05)
     return a, copy, x, y, total, age, old.astype(np.int64), rng.integers(0, 2, ROWS)
+
+
+def shuffled() -> Table:
+    """Return the same columns, independent of each other."""
+    rng = np.random.default_rng(5)
+    return tuple(rng.permutation(column) for column in planted())
 
 
 class Recording:
@@ -122,7 +127,9 @@ def run(
     strategy = Adaptive(columns, workload, rounds=rounds, pure=pure, model_mb=model_mb)
     curator = Recording(planted() if table is None else table, columns, noise=noise)
     strategy.begin(curator)
-    for number in range(1, strategy.rounds + 1):
+    number = 0
+    while number < strategy.rounds:
+        number += 1
         strategy.update(number, strategy.measure(curator, number, strategy.select(curator, number)))
         assert strategy.model.cells <= model_mb * 2**20 / BYTES_PER_CELL
     strategy.conclude()
@@ -227,22 +234,38 @@ def test_nothing_is_offered_that_lies_within_another_offer(learned: Run) -> None
             assert not lies_within(strategy.resolutions, other, one)
 
 
-def test_no_columns_are_offered_again_before_all_others_were(learned: Run) -> None:
+def test_what_was_measured_is_offered_again(learned: Run) -> None:
     strategy, curator = learned
-    measured: Counter[Axes] = Counter()
+    measured: set[Axes] = set()
+    again = 0
     for offers, selected in zip(curator.offers, curator.selected, strict=True):
-        sets = [column_set(strategy.resolutions, axes) for axes in offers]
-        assert len({measured[columns] for columns in sets}) == 1
-        measured[column_set(strategy.resolutions, selected)] += 1
-    assert max(measured.values()) == 1
+        again += not measured.isdisjoint(column_set(strategy.resolutions, axes) for axes in offers)
+        measured.add(column_set(strategy.resolutions, selected))
+    assert again > 10
 
 
-def test_every_pair_is_measured_once_before_any_is_measured_twice() -> None:
-    columns, table = COLUMNS[:5], planted()[:5]
+@pytest.mark.parametrize(("table", "rounds"), [(planted()[:5], 20), (planted()[:5], 10), (shuffled()[:5], None)])
+def test_with_a_round_for_every_pair_every_pair_is_measured_whatever_the_others_tell(
+    table: Table, rounds: int | None
+) -> None:
     workload = Workload.all_of(attributes=5, order=2)
-    strategy, curator = run(noise=5.0, table=table, columns=columns, workload=workload, rounds=20)
+    strategy, curator = run(noise=5.0, table=table, columns=COLUMNS[:5], workload=workload, rounds=rounds)
     sets = [column_set(strategy.resolutions, axes) for axes in curator.selected]
-    assert sorted(sets[:10]) == sorted(sets[10:]) == sorted(workload.marginals)
+    assert set(sets) == set(workload.marginals)
+
+
+def test_if_measurements_tell_nothing_fewer_rounds_follow_unless_the_spec_wants_them() -> None:
+    workload = Workload.all_of(attributes=5, order=3)
+    pairs = set(Workload.all_of(attributes=5, order=2).marginals)
+
+    def learn(table: Table, rounds: int | None = None) -> Run:
+        return run(noise=5.0, table=table[:5], columns=COLUMNS[:5], workload=workload, rounds=rounds)
+
+    strategy, curator = learn(shuffled())
+    wanted, _ = learn(shuffled(), rounds=20)
+    assert strategy.rounds < wanted.rounds == 20
+    connected = (column_set(strategy.resolutions, axes) for axes in curator.selected)
+    assert pairs == {pair for columns in connected for pair in combinations(columns, 2)}
 
 
 def test_a_small_model_stays_small_and_is_offered_coarser_or_smaller_sets(learned: Run) -> None:

@@ -36,7 +36,9 @@ def finished(
     strategy = Adaptive(columns, workload, rounds=rounds, pure=False, model_mb=model_mb)
     curator = Recording(table, columns, noise=noise)
     strategy.begin(curator)
-    for number in range(1, strategy.rounds + 1):
+    number = 0
+    while number < strategy.rounds:
+        number += 1
         if strategy.finished:
             break
         strategy.update(number, strategy.measure(curator, number, strategy.select(curator, number)))

@@ -36,7 +36,9 @@ class Priced(Recording):
 
 def finished(curator: Recording, strategy: Adaptive) -> None:
     strategy.begin(curator)
-    for number in range(1, strategy.rounds + 1):
+    number = 0
+    while number < strategy.rounds:
+        number += 1
         strategy.update(number, strategy.measure(curator, number, strategy.select(curator, number)))
     strategy.conclude()
 
