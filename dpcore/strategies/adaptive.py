@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcore.curator.curator import Curator, Offer
 from dpcore.errors import SpecError
-from dpcore.marginals.measurements import Measurement
+from dpcore.marginals.measurements import LEAST_NOISE, Measurement
 from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.marginals.workload import Axes, Workload
 from dpcore.marginals.zeros import NO_ZEROS, Zeros
@@ -173,7 +173,7 @@ class Adaptive(ByRounds):
 
     def _tells(self, measurement: Measurement) -> bool:
         """Return whether a measurement differs from the model by more than noise: its squared error by two standard deviations."""
-        errors = (measurement.values - self.model.marginal(measurement.axes)) / measurement.noise
+        errors = (measurement.values - self.model.marginal(measurement.axes)) / max(measurement.noise, LEAST_NOISE)
         chance = math.sqrt((LAPLACE_SQUARES if self._pure else GAUSSIAN_SQUARES) * errors.size)
         return float((errors**2).sum()) > errors.size + 2 * chance
 
