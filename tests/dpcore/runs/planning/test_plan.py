@@ -79,7 +79,7 @@ def check_rounds(plan: Plan, measured: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     ("strategy", "epsilon", "currency", "workload"),
     [
-        ("{name: adaptive}", 0.5, Currency.GDP, ALL_PAIRS),
+        ("{name: adaptive, rounds: 17}", 0.5, Currency.GDP, ALL_PAIRS),
         ("{name: adaptive, rounds: 3}", 1.0, Currency.PURE, ALL_PAIRS),
         ("{name: adaptive, rounds: 3}", 1.0, Currency.ZCDP, RANGES),
     ],
@@ -96,6 +96,18 @@ def test_an_adaptive_run_has_the_noise_and_the_rounds_of_its_plan(
     check_first(plan, measured)
     check_rounds(plan, measured)
     assert all(step.startswith("round") or workload == RANGES for step in measured)
+
+
+def test_an_adaptive_run_whose_rounds_tell_nothing_has_fewer_than_planned_and_less_noise(workspace: Workspace) -> None:
+    declare(workspace, "{name: adaptive}", epsilon=0.5, workload=ALL_PAIRS)
+    open_account(epsilon=10.0, delta=1e-9, currency=Currency.GDP)
+    plan = plan_run(load_spec(workspace.spec), rows=ROWS)
+    measured = noise_by_step(workspace)
+    check_first(plan, measured)
+    assert plan.rounds is not None
+    assert 0 < len(measured) < plan.rounds.number
+    assert all(noise < 1.01 * plan.rounds.noise for noise in measured.values())
+    assert min(measured.values()) < 0.8 * plan.rounds.noise
 
 
 def test_a_budget_that_suits_fewer_rounds_measures_the_columns_again(workspace: Workspace) -> None:
