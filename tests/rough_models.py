@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from dpcore.models import fitting
+from tests.rough_fits import FEW_TRIES
 
 
 def fit_roughly(patch: pytest.MonkeyPatch) -> None:
     """Let every model that this process makes take a few evaluations instead of hundreds."""
-    for most in ("FIRST_TRIES", "LAST_TRIES", "FEWEST_LAST_TRIES"):
-        patch.setattr(fitting, most, 5)
+    for most, few in FEW_TRIES.items():
+        patch.setattr(fitting, most, few)
 
 
 @pytest.fixture(scope="module")

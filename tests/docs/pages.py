@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.prefect_home import copy_home, used_home
+from tests.flows.stack import Stack
 
 ROOT = Path(__file__).parents[2]
 FEW = Path(__file__).with_name("few")
@@ -21,6 +23,8 @@ TUTORIAL = "docs/tutorial/first-release.md"
 BLOCK = re.compile(r"^```(console|python|text)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 FIGURE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{8}T\d{4}Z-[0-9a-f]{12}|\d[\d,.]*(?:e-?\d+)?")
 BASIS = re.compile(r"\b(measured|model|guess)\b")
+SIMPLE = re.compile(r"""dpflow (?!run )(?:"[^"$`]*"|[^"|<>&;$`])*""")
+"""A command that starts no other program, and does not need a shell."""
 NEVER = ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY", "PREFECT_API_URL", "MAKEFLAGS", "MAKELEVEL")
 
 
@@ -67,8 +71,12 @@ def run_page(page: str, folder: Path, *, done: Mapping[str, str] | None = None) 
     names: dict[str, object] = {"__name__": page}
     for language, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
         if language == "console":
-            script = "\n".join(commands(text))
-            printed = (done or {}).get(script) or shell(script, folder)
+            lines = commands(text)
+            printed = (done or {}).get("\n".join(lines)) or (
+                "".join(here(line, folder) for line in lines)
+                if all(SIMPLE.fullmatch(line) for line in lines)
+                else shell("\n".join(lines), folder)
+            )
         elif language == "python":
             printed = python(text, folder, names)
         else:
@@ -92,6 +100,11 @@ def shell(script: str, folder: Path) -> str:
     )
     assert ran.returncode == 0, f"{script}\n{ran.stdout}"
     return ran.stdout
+
+
+def here(command: str, folder: Path) -> str:
+    """Run a command of dpflow that starts nothing, as `shell` does, but in this process, which has loaded everything."""
+    return Stack(folder, 0).here(*shlex.split(command)[1:])
 
 
 def python(code: str, folder: Path, names: dict[str, object]) -> str:
