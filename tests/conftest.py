@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,12 @@ def visits(rows: int, *, seed: int) -> pd.DataFrame:
     )
 
 
+@cache
+def visits_file() -> str:
+    """Return the table of every workspace, as CSV."""
+    return str(visits(3000, seed=1).to_csv(index=False))
+
+
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """Work in a fresh folder with a table and a spec. The test opens the account."""
@@ -131,7 +138,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
     monkeypatch.delenv("DPFLOW_PRIVATE", raising=False)
     monkeypatch.delenv("DPFLOW_REGISTRY", raising=False)
-    visits(3000, seed=1).to_csv(tmp_path / "visits.csv", index=False)
+    (tmp_path / "visits.csv").write_text(visits_file(), encoding="utf-8")
     space = Workspace(tmp_path, tmp_path / "spec.yaml")
     space.write_spec()
     return space
