@@ -1,13 +1,14 @@
 """The part of the ledger's contract that needs force: races and sudden death."""
 
+import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TextIO
 
 import pytest
 
@@ -15,33 +16,38 @@ from dpcore.ledger import Balance, EventKind, Ledger
 from tests.campaign import often
 from tests.dpcore.ledger.fixtures import assert_sound, opened, opened_by_month
 from tests.dpcore.ledger.store import LedgerStoreTests
-from tests.dpcore.ledger.worker import BLOCKS, DUEL_STEPS, SHARED_RUN, output_of
+from tests.dpcore.ledger.worker import BLOCKS, DUEL_STEPS, SHARED_RUN, begin, output_of
+from tests.processes import forked
 
 
 class Workers:
-    """Processes that charge one ledger; see `ledger_worker.py` for what they do and say."""
+    """Processes that charge one ledger; see `worker.py` for what they do and say."""
 
-    def __init__(self, running: subprocess.Popen[str]) -> None:
-        self._running = running
+    def __init__(self, heard: TextIO, words: TextIO) -> None:
+        self._heard, self._words = heard, words
 
     def tell(self, *lines: str) -> None:
-        assert self._running.stdin is not None
-        self._running.stdin.writelines(f"{line}\n" for line in lines)
-        self._running.stdin.flush()
+        self._heard.writelines(f"{line}\n" for line in lines)
+        self._heard.flush()
 
     def said(self) -> str:
-        assert self._running.stdout is not None
-        line = self._running.stdout.readline()
+        line = self._words.readline()
         assert line, "the workers ended unasked"
         return line.strip()
 
 
 @contextmanager
 def workers(work: str, url: str, *, charges: int) -> Iterator[Workers]:
-    script = Path(__file__).with_name("worker.py")
-    command = [sys.executable, str(script), work, url, str(charges)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
-        yield Workers(running)
+    with TemporaryDirectory() as folder:
+        pipes = [Path(folder, name) for name in ("input", "output")]
+        for pipe in pipes:
+            os.mkfifo(pipe)
+        places = {name: value for name, value in os.environ.items() if name.startswith("DPFLOW_")}
+        running = forked().Process(target=begin, args=(folder, places, work, url, charges))
+        running.start()
+        with pipes[0].open("w", encoding="utf-8") as heard, pipes[1].open(encoding="utf-8") as words:
+            yield Workers(heard, words)
+        running.join()
 
 
 def race(work: str, url: str, *, processes: int, charges: int) -> tuple[int, list[str]]:

@@ -1,6 +1,6 @@
 """A process whose children charge a ledger, for the tests of races and of sudden death.
 
-It is a script: python ledger_worker.py WORK URL CHARGES. On its input, "fork NAME" makes a child, which opens the ledger,
+It is forked, and named two pipes: its input and its output. On its input, "fork NAME" makes a child, which opens the ledger,
 says "ready" and waits for "go" (once given, it holds for all later children); in the end it says how many of its charges
 were granted. "kill" ends the last child without warning, "wait" waits until it ends by itself, and both say "ended"; the
 end of the input ends all of them. Children forked from one process need not import everything again.
@@ -184,7 +184,7 @@ def end(child: int) -> None:
     os.waitpid(child, 0)
 
 
-def main(work: str, url: str, charges: str) -> None:
+def main(work: str, url: str, charges: int) -> None:
     children: list[int] = []
     gate, opener = os.pipe()
     open_ledger(url).close()  # so that a driver is imported once for all
@@ -195,7 +195,7 @@ def main(work: str, url: str, charges: str) -> None:
             if child == 0:
                 if opener >= 0:
                     os.close(opener)
-                live(WORKS[work], url, [f"{name}/{number}" for number in range(int(charges))], gate=gate)
+                live(WORKS[work], url, [f"{name}/{number}" for number in range(charges)], gate=gate)
             children.append(child)
         elif command == "go":
             os.close(opener)  # whoever waits at the gate reads its end, all at once
@@ -210,5 +210,10 @@ def main(work: str, url: str, charges: str) -> None:
         end(child)
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def begin(folder: str, places: Mapping[str, str], work: str, url: str, charges: int) -> None:
+    """Take the pipes in a folder for input and output, and the places of a test, and begin."""
+    os.environ.update(places)
+    os.dup2(os.open(f"{folder}/input", os.O_RDONLY), 0)
+    os.dup2(os.open(f"{folder}/output", os.O_WRONLY), 1)
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+    main(work, url, charges)
