@@ -189,6 +189,7 @@ def reach(mechanism: Any, before: Any, after: Any) -> float:
 
 def _within(paid: Sensitivity, moved: Any) -> float:
     size = np.abs(np.ravel(moved))
+    size = size[size != 0]  # a person moves few of them
     return max(
         float(size.sum() / paid.l1),
         math.sqrt(float((size.astype(object) ** 2).sum() / paid.l2_squared)),
