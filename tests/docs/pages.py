@@ -142,9 +142,12 @@ _RUN: list[Tutorial] = []
 
 
 def tutorial(factory: pytest.TempPathFactory) -> Tutorial:
-    """Run the tutorial, once for all tests: it makes a release of the sample, as the README does."""
+    """Run the tutorial, once for all tests: it makes a release of the sample, as the README does, in few rounds."""
     if not _RUN:
         folder = with_sample(factory.mktemp("tutorial"), "clinic_visits.py", "clinic-visits.yaml")
+        spec = folder / "data" / "clinic-visits.yaml"
+        text = spec.read_text(encoding="utf-8").replace("# rounds: 12", "rounds: 4")
+        spec.write_text(text, encoding="utf-8")
         with pytest.MonkeyPatch.context() as patch:
             with_database(patch, factory)
             _RUN.append(Tutorial(folder, list(run_page(TUTORIAL, folder))))
