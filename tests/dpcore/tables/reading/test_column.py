@@ -18,7 +18,6 @@ from dpcore.tables.reading.places import ALIEN, signed_type
 from dpcore.universe import Boolean, Categorical, Date, Datetime, Every, Integer, Number, Outside, Universe
 from dpcore.universe.categorical import Stems
 from dpcore.universe.numeric import UnevenInteger
-from tests.campaign import often
 
 ATTRIBUTES = {
     "categorical text": Categorical(("F", "M", "1", "2025-01-01"), missing=True),
@@ -211,8 +210,7 @@ def any_array():
     )
 
 
-@pytest.mark.campaign
-@settings(deadline=None, max_examples=often(16, campaign=400))
+@settings(deadline=None)
 @given(array=any_array(), name=st.sampled_from(list(ATTRIBUTES)))
 def test_any_value_gets_a_code_that_no_other_row_changes(array, name):
     attribute = ATTRIBUTES[name]
