@@ -54,11 +54,14 @@ LONGEST = (
     *STACK,
     *FAULTS,
     *PARTS,
-    # The next four are given out at once, to wait behind the first four: short ones.
+    # The next three are given out at once, to wait behind the first three: short ones.
     "tests/dpcore/runs/test_person_level.py",
-    "tests/power/test_6_noninterference.py",
     *SAMPLE,
     "tests/dpcore/ledger/test_tampering.py",
+    # Three minutes of computing, and one and a half.
+    "tests/power/test_6_noninterference.py",
+    "tests/dpcore/audit/test_whole_run.py",
+    *TUTORIAL,
     "tests/faults/flows/test_canary.py",
     "tests/dpcore/runs/test_synthesis.py",
     "tests/faults/test_soak.py",
@@ -69,12 +72,10 @@ LONGEST = (
     "tests/dpcore/tables/cluster/test_cluster.py",
     "tests/dpcore/ledger/test_catalogue.py",
     "tests/dpcore/ledger/test_postgres.py",
-    *TUTORIAL,
     "tests/docs/test_site.py",
     "tests/browser/test_earlier_program.py",
     "tests/dpcore/strategies/test_adaptive_edges.py",
     "tests/dpcore/runs/test_synthesis_adaptive_edges.py",
-    "tests/dpcore/audit/test_whole_run.py",
 )
 GROUPS = (STACK, FAULTS, PARTS, TUTORIAL, SAMPLE)
 TOGETHER = {file: group for group in GROUPS for file in group}
