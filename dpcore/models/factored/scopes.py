@@ -45,6 +45,8 @@ class Scopes:
         self.of = cache(self._of)
         self.axes = cache(self._axes)
         self.cells = lru_cache(maxsize=1 << 18)(self._cells)  # forecasts meet most scopes many times
+        # The cells of all cliques that some sets make: a round changes few parts of a tree.
+        self.forecasts: dict[tuple[Scope, ...], int] = {}
 
     def _of(self, axes: Axes) -> Scope:
         """Return the scope of some axes.

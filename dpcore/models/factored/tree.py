@@ -58,13 +58,19 @@ class JunctionTree:
 
     def cells_with(self, scope: Scope) -> int:
         """Return the number of cells if a scope had to lie in one clique."""
-        return self.cells if self.home(scope) is not None else sum(map(self._scopes.cells, self.cliques_with(scope)))
+        if self.home(scope) is not None:
+            return self.cells
+        part = sorted(self.covering(scope))
+        sets, known = (*(self.cliques[place] for place in part), scope), self._scopes.forecasts
+        if sets not in known:
+            known[sets] = sum(map(self._scopes.cells, cliques_of(sets, self._scopes.cells)))
+        return self.cells - sum(self.sizes[place] for place in part) + known[sets]
 
     def cliques_with(self, scope: Scope) -> list[Scope]:
         """Return the cliques of a tree in which one clique contains a scope. Only the part of this tree that holds its axes changes."""
         part = self.covering(scope)
         rest = [clique for place, clique in enumerate(self.cliques) if place not in part]
-        new = cliques_of([*(self.cliques[place] for place in part), scope], self._scopes.cells)
+        new = cliques_of([*(self.cliques[place] for place in sorted(part)), scope], self._scopes.cells)
         return [*rest, *new]
 
     def covering(self, scope: Scope) -> set[int]:
