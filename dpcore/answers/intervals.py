@@ -46,7 +46,7 @@ CLUMPS = 5.0
 # If there are too few rounds to connect all columns, the rows of a guess vary as if they came in 1 / 0.4^2 = 6 clumps.
 OF_SIX = 0.4**2
 SAME_NOISE = 0.5  # a noisy sum adds this part of what an independent one would, since the model has seen the same noise
-USUAL = 8  # the usual variance weighs as much as this many replicates, which is how many there are
+USUAL = 8  # the usual variance weighs as much as this many replicates
 HIDDEN_LEVEL = 0.95  # an interval of this level includes all rows that a tree may have lost, unless they are many
 MOST_LEVEL = 0.9999
 

@@ -23,7 +23,7 @@ from dpcore.marginals.workload import Axes
 from dpcore.models.fitting import How, Transcript
 from dpcore.models.model import Weights
 
-REPLICATES = 8
+REPLICATES = 5
 LARGE, LARGE_REPLICATES = 1 << 21, 4  # a dense model of more cells gets fewer
 PILOT_PER_CELL = {"mwem": 1.0, "adaptive": 1.5}  # about twice what the model may fit; docs/decisions/0044
 TRIES, PILOT_TRIES = 90, 80  # the pilot continues from the model; a fit that ends by itself takes less

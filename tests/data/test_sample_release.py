@@ -38,7 +38,7 @@ def made(folder: Path, *changes: tuple[str, str], seed: int) -> tuple[Declaratio
     (folder / "spec.yaml").write_text(text, encoding="utf-8")
     shutil.copy(DATA / "clinic-visits.csv", folder)
     with pytest.MonkeyPatch.context() as patch, seeded(seed):
-        patch.setattr(replicates, "REPLICATES", 8)
+        patch.setattr(replicates, "REPLICATES", 5)
         patch.setattr(Draws, "fresh", lambda **key: Draws(bytes(KEY_BYTES), **key))  # which visit of a patient is kept
         patch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{folder}/ledger.sqlite")
         currency = currency_for(1.0, delta=1e-9, unit="patient_id", neighbours=Neighbours.ADD_REMOVE)

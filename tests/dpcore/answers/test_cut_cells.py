@@ -59,7 +59,7 @@ def gains(rows: int = 8000) -> pd.DataFrame:
 def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
     """A release with the same noise in every run of the tests, and with as many replicates as users get."""
     with pytest.MonkeyPatch.context() as patch, seeded(6):
-        patch.setattr(replicates, "REPLICATES", 8)
+        patch.setattr(replicates, "REPLICATES", 5)
         return open_release(make_release(tmp_path_factory.mktemp("gains"), SPEC, frame=gains()))
 
 

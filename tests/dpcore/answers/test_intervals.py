@@ -31,7 +31,7 @@ SPEC = (
 def noisy(tmp_path_factory: pytest.TempPathFactory) -> Release:
     """A release with much noise, always the same, with as many replicates as users get."""
     with pytest.MonkeyPatch.context() as patch, seeded(5):
-        patch.setattr(replicates, "REPLICATES", 8)
+        patch.setattr(replicates, "REPLICATES", 5)
         return open_release(make_release(tmp_path_factory.mktemp("noisy"), SPEC, rows=ROWS))
 
 
