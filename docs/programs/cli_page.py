@@ -3,9 +3,9 @@
 import argparse
 from collections.abc import Iterator
 
-from dpcore.cli.main import _parser
-from flows import doctor
-from flows.cli import serve, ui
+from dpcore.cli.main import parser
+from dpcore.cli.verbs import VERBS
+from flows.verbs import VERBS as WITH_PREFECT
 
 _INTRODUCTION = """\
 # Command line
@@ -17,10 +17,15 @@ This page is generated from the parsers of the installed code. `dpflow VERB --he
 
 def page() -> str:
     """Return the page: every verb with its usage, its arguments and its options."""
-    root = _parser(_no_run, [serve.add_verbs, ui.add_verbs, doctor.add_verbs])
+    root = parser(WITH_PREFECT, named=None)
     listed = "\n".join(_overview(root))
     exit_codes = f"{(root.epilog or '').capitalize()}.\n\n"
-    return _INTRODUCTION + exit_codes + listed + "\n\n" + "\n".join(_sections(root))
+    return _INTRODUCTION + exit_codes + listed + "\n\n" + "\n".join(_sections(every_verb()))
+
+
+def every_verb() -> dict[str, tuple[argparse.ArgumentParser, str]]:
+    """Return all verbs of the installed command, each with its own parser and its line of help."""
+    return {name: verbs(parser(WITH_PREFECT, named=name))[name] for name in (*VERBS, *WITH_PREFECT)}
 
 
 def verbs(parser: argparse.ArgumentParser) -> dict[str, tuple[argparse.ArgumentParser, str]]:
@@ -32,25 +37,21 @@ def verbs(parser: argparse.ArgumentParser) -> dict[str, tuple[argparse.ArgumentP
     return {}
 
 
-def _no_run(*_arguments: object, **_options: object) -> None:
-    raise RuntimeError("the parser is only described here, never run")
-
-
 def _overview(root: argparse.ArgumentParser) -> Iterator[str]:
     yield "| verb | what it does |\n|---|---|"
-    for name, (parser, told) in verbs(root).items():
-        yield f"| [`dpflow {name}`](#{_anchor(parser.prog)}) | {_cell(told)} |"
+    for name, (one, told) in verbs(root).items():
+        yield f"| [`dpflow {name}`](#{_anchor(one.prog)}) | {_cell(told)} |"
 
 
-def _sections(parser: argparse.ArgumentParser) -> Iterator[str]:
-    for one, told in verbs(parser).values():
+def _sections(listed: dict[str, tuple[argparse.ArgumentParser, str]]) -> Iterator[str]:
+    for one, told in listed.values():
         yield f"## `{one.prog}` {{ #{_anchor(one.prog)} }}\n\n{_sentence(told)}\n"
         below = verbs(one)
         if below:
             yield "| verb | what it does |\n|---|---|"
             yield from (f"| [`{it.prog}`](#{_anchor(it.prog)}) | {_cell(text)} |" for it, text in below.values())
             yield f"\n{_sentence(one.epilog or '')}\n"
-            yield from _sections(one)
+            yield from _sections(below)
         else:
             yield f"```text\n{one.format_usage().removeprefix('usage: ').rstrip()}\n```\n"
             yield from _arguments(one)

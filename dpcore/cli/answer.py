@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.cli.arguments import Subparsers, add_verb, argument, release_folder
 from dpcore.cli.output import Answer, table
+from dpcore.cli.verbs import VERBS
 from dpcore.release.integrity import one_line
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "answer",
-        "answer a question in SQL from a release",
+        VERBS["answer"].about,
         argument(
             "release",
             metavar="RELEASE",

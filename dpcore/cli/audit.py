@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer, table
+from dpcore.cli.verbs import VERBS
 from dpcore.errors import OutputError, UsageError
 
 
@@ -15,7 +16,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "audit",
-        "attack the installed mechanisms, compare the measured privacy loss with what they charge, and check that planted bugs are caught",
+        VERBS["audit"].about,
         argument(
             "--mechanism",
             metavar="NAME",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from dpcore.cli.arguments import SCHEDULED, Subparsers, add_verb, argument
 from dpcore.cli.output import Answer, table
+from dpcore.cli.verbs import VERBS
 from dpcore.errors import UsageError
 from dpcore.places import registry_folder
 from dpcore.steward.dashboards import (
@@ -14,7 +15,6 @@ from dpcore.steward.dashboards import (
 )
 from dpcore.steward.schedule import EXAMPLE
 
-ABOUT = "register questions that a session answers again and again, on a schedule; without FILE, list them"
 MORE = f"; FILE is a YAML file with `release`, `within` and `queries`. Answers that the session knows or has bought are free; {EXAMPLE}"
 
 
@@ -23,7 +23,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "dashboard",
-        ABOUT,
+        VERBS["dashboard"].about,
         argument("file", metavar="FILE", nargs="?", help="the dashboard's file; with --remove, its file or its name"),
         *SCHEDULED,
         argument("--remove", action="store_true", help="remove it from the registry; its answers stay"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer
+from dpcore.cli.verbs import VERBS
 from dpcore.errors import OutputError, SpecError, UsageError
 from dpcore.places import places_of_spec, using
 from dpcore.spec.document import LARGEST_BYTES, read_document
@@ -93,7 +94,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "init",
-        "write a commented spec to start from",
+        VERBS["init"].about,
         argument("dataset", metavar="DATASET", help="the dataset's name, which is also the account that pays"),
         argument("--from", dest="sources", metavar="SOURCE", action="append", default=[], help=_SOURCE),
         argument(

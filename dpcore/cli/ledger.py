@@ -6,6 +6,7 @@ from dpcore.cli import ledger_change, ledger_show, ledger_theorems
 from dpcore.cli.arguments import ACCOUNT, Subparsers, add_verb, argument, one_of
 from dpcore.cli.ledger_history import history
 from dpcore.cli.ledger_verify import export, verify
+from dpcore.cli.verbs import VERBS
 from dpcore.ledger import AllowanceKind
 from dpcore.object_store import any_path
 from dpcore.privacy.accounting import Currency
@@ -21,7 +22,7 @@ NAMES = argument("names", metavar="NAME", nargs="+", help="a block's name, such 
 def add_verbs(verbs: Subparsers) -> None:
     """Add `ledger` and its verbs to the parser."""
     description = "The budget ledger: each dataset's budget and every charge against it."
-    ledger = verbs.add_parser("ledger", help="manage budgets: open, show, verify, export, ...", description=description)
+    ledger = verbs.add_parser("ledger", help=VERBS["ledger"].about, description=description)
     ledger.epilog = WHERE
     steward = ledger.add_subparsers(required=True, metavar="VERB")
     _add_open(steward)

@@ -4,42 +4,24 @@ import argparse
 import json
 import logging
 import os
-import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from dpcore.cli import (
-    answer,
-    audit,
-    dashboards,
-    init,
-    ledger,
-    merge,
-    plan,
-    registry,
-    releases,
-    report,
-    sample,
-    service,
-    session,
-    specs,
-    verify_release,
-)
-from dpcore.cli.arguments import Subparsers
-from dpcore.cli.output import Answer, Listing, UsedLedger
-from dpcore.cli.specs import Runner
+from dpcore.cli.verbs import VERBS, Verb
 from dpcore.errors import BudgetRefused, DpflowError, SpecError, UsageError
-from dpcore.ledger import Ledger, noting_opened
 from dpcore.places import PRIVATE_VARIABLE
-from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.private_log import record
-from dpcore.runs.synthesis import noting_reserved
 from dpcore.scalars import is_unicode
 from dpcore.version import installed_version
 
-AddVerbs = Callable[[Subparsers], None]
+if TYPE_CHECKING:
+    from dpcore.cli.output import Answer, Listing, UsedLedger
+    from dpcore.cli.specs import Runner
+    from dpcore.ledger import Ledger
 
 EPILOG = "exit codes: 0 success, 1 other error, 2 invalid spec or usage, 3 refused for lack of budget, 4 ledger damaged"
 
@@ -49,20 +31,23 @@ _UNNOTICED = (
 )
 
 
-def main(argv: list[str] | None = None, *, runner: Runner, more: Sequence[AddVerbs] = ()) -> int:
-    """Run one verb. `runner` makes a release; each function in `more` adds verbs defined outside dpcore."""
+def main(argv: list[str] | None = None, *, runner: "Runner", more: Mapping[str, Verb] = MappingProxyType({})) -> int:
+    """Run one verb. `runner` makes a release; `more` are verbs defined outside dpcore."""
     words = sys.argv[1:] if argv is None else argv
     for number, word in enumerate(words, start=1):
         if not is_unicode(word):
             return _refuse(
                 UsageError(f"argument {number} is not valid UTF-8; write it as UTF-8"), as_json="--json" in words
             )
-    arguments = _parser(runner, more).parse_args(words)
-    with noting_opened() as opened, noting_reserved() as reserved:
-        return _call(arguments, opened, reserved)
+    arguments = parser(more, named=next((word for word in words if not word.startswith("-")), None)).parse_args(words)
+    arguments.runner = runner
+    from dpcore.ledger import noting_opened  # noqa: PLC0415  the list of verbs needs none of it
+
+    with noting_opened() as opened:
+        return _call(arguments, opened)
 
 
-def _call(arguments: argparse.Namespace, opened: list[Ledger], reserved: list[str]) -> int:
+def _call(arguments: argparse.Namespace, opened: "list[Ledger]") -> int:
     """Call the verb, print its answer or its error, and return the exit code."""
     begun = False
     try:
@@ -78,8 +63,8 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger], reserved: list[st
     except DpflowError as error:
         # Inside a partly written JSON answer an error object would only garble it. The answer stays unfinished; stderr says why.
         return _refuse(error, as_json=arguments.json and not begun, used=_used(opened))
-    except KeyboardInterrupt:
-        print(f"interrupted{_resuming(arguments, reserved) if 'resume' in arguments else ''}", file=sys.stderr)  # noqa: T201
+    except KeyboardInterrupt as interrupt:
+        print(f"interrupted{interrupt}", file=sys.stderr)  # noqa: T201
         return 130
     except BrokenPipeError:
         # The reader is gone, so the final flush must not fail.
@@ -96,38 +81,30 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger], reserved: list[st
     return result.exit_code
 
 
-def _resuming(arguments: argparse.Namespace, reserved: Sequence[str]) -> str:
-    """Say how an interrupted run is resumed, or ended."""
-    run = arguments.resume or next(iter(reserved), None)
-    if run is None:  # perhaps it was interrupted while it reserved
-        return "; the run has measured nothing; if it has reserved its budget, `dpflow ledger show` lists it as open"
-    spec, run = shlex.quote(str(arguments.spec)), shlex.quote(run)
-    return (
-        f"; finished measurements are kept: resume with dpflow run {spec} --resume {run}, or end the run and get back what it has not "
-        f"spent: dpflow ledger settle {run}"
-    )
-
-
 def _write(piece: str) -> None:
     """Write to standard output. Characters that its encoding lacks are written as backslash escapes."""
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(piece.encode(encoding, errors="backslashreplace").decode(encoding))
 
 
-def _used(opened: Sequence[Ledger]) -> UsedLedger | None:
+def _used(opened: "Sequence[Ledger]") -> "UsedLedger | None":
     """Return the ledger that the verb opened last, if any."""
     if not opened:
         return None
+    from dpcore.cli.output import UsedLedger  # noqa: PLC0415  likewise
+
     ledger = opened[-1]
     return UsedLedger(ledger.place, ledger.known_identity, hides=ledger.hides, warning=ledger.warning)
 
 
-def _refuse(error: DpflowError, *, as_json: bool, used: UsedLedger | None = None) -> int:
+def _refuse(error: DpflowError, *, as_json: bool, used: "UsedLedger | None" = None) -> int:
     if as_json:
         data: dict[str, Any] = {"error": str(error), "exit_code": error.exit_code}
         if used:
             data["ledger"] = used.data
         if isinstance(error, BudgetRefused):
+            from dpcore.privacy.accounting import AMOUNT_OF_ONE  # noqa: PLC0415  likewise
+
             data |= {
                 "requested": error.requested / AMOUNT_OF_ONE,
                 "remaining": error.remaining / AMOUNT_OF_ONE,
@@ -158,20 +135,24 @@ def _progress_shown() -> Iterator[None]:
         logger.level, logger.propagate = before
 
 
-def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser(more: Mapping[str, Verb], *, named: str | None) -> argparse.ArgumentParser:
+    """Return the parser of the arguments. Of all verbs but the named one it knows the line in the list only.
+
+    Args:
+        more: Verbs defined outside dpcore.
+        named: The verb whose arguments will be parsed.
+    """
+    verbs = {**VERBS, **more}
+    whole = argparse.ArgumentParser(
         prog="dpflow",
         description="Turn a private table into a differentially private synthetic Parquet dataset, charged to one budget ledger.",
         epilog=EPILOG,
     )
-    parser.add_argument("--version", action="version", version=f"dpflow {installed_version()}")
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    init.add_verbs(verbs)
-    specs.add_verbs(verbs, runner)
-    modules = (
-        *(plan, answer, session, service, sample, report, releases, merge, verify_release),
-        *(registry, dashboards, ledger, audit),
-    )
-    for add_verbs in (*(module.add_verbs for module in modules), *more):
-        add_verbs(verbs)
-    return parser
+    whole.add_argument("--version", action="version", version=f"dpflow {installed_version()}")
+    adding = whole.add_subparsers(required=True, metavar="VERB")
+    if named in verbs:
+        import_module(verbs[named].module).add_verbs(adding)
+    else:
+        for name, verb in verbs.items():
+            adding.add_parser(name, help=verb.about)
+    return whole

@@ -6,6 +6,7 @@ from pathlib import Path
 from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer
 from dpcore.cli.releases import NAME
+from dpcore.cli.verbs import VERBS
 from dpcore.errors import UsageError
 from dpcore.release.integrity import one_line
 from dpcore.steward.releases import dataset_folder
@@ -21,7 +22,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "merge",
-        "add the releases of several blocks, such as months, to one",
+        VERBS["merge"].about,
         argument("name", metavar="NAME", help=NAME),
         argument("folder", metavar="FOLDER", type=Path, help="the folder of the new release, which must not exist"),
         argument(

@@ -6,6 +6,7 @@ import math
 from dpcore.cli.arguments import AS_OF, SPEC, Subparsers, add_verb, argument, day_of
 from dpcore.cli.output import Answer, wrapped
 from dpcore.cli.plan_ratings import change_lines, column_lines, pair_lines, summary_lines
+from dpcore.cli.verbs import VERBS
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run
@@ -32,7 +33,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "plan",
-        "estimate what a run would measure, spend and need in time and memory; reads no data, spends nothing",
+        VERBS["plan"].about,
         SPEC,
         argument(
             "--rows",

@@ -7,6 +7,7 @@ from typing import Any
 
 from dpcore.cli.arguments import ACCOUNT, SCHEDULED, Subparsers, add_verb, argument, one_of
 from dpcore.cli.output import Answer, table
+from dpcore.cli.verbs import VERBS
 from dpcore.errors import DpflowError, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.places import fixed_registry_folder, places_of_spec, registry_folder, using
@@ -27,7 +28,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "register",
-        "allow a spec to be run by name, from the form in the Prefect UI or on a schedule",
+        VERBS["register"].about,
         argument("spec", metavar="SPEC", type=Path, help="the spec's file; with --remove, its file or its name"),
         *SCHEDULED,
         argument("--remove", action="store_true", help="remove the spec from the registry; its releases stay"),
@@ -35,12 +36,12 @@ def add_verbs(verbs: Subparsers) -> None:
         more=f"; {EXAMPLE}",
     )
 
-    add_verb(verbs, "registered", "list the specs that may be run by name", run=_registered)
+    add_verb(verbs, "registered", VERBS["registered"].about, run=_registered)
 
     add_verb(
         verbs,
         "approval",
-        "make an account's runs above an epsilon wait until the steward approves them",
+        VERBS["approval"].about,
         ACCOUNT,
         one_of(
             argument("--above", metavar="E", type=float, help="the epsilon above which a run waits; 0: every run"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer, table
+from dpcore.cli.verbs import VERBS
 from dpcore.errors import ReleaseDamaged
 from dpcore.release.integrity import one_line
 from dpcore.release.listing import Listed, listed_in
@@ -20,7 +21,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "latest",
-        "print the path of the newest release",
+        VERBS["latest"].about,
         argument("name", metavar="NAME", help=NAME),
         run=_latest,
         more=", and nothing else",
@@ -29,7 +30,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "releases",
-        "list the releases of a dataset with their promises",
+        VERBS["releases"].about,
         argument("name", metavar="NAME", nargs="?", help=f"{NAME}; without it, the only dataset there"),
         run=_releases,
     )
@@ -37,7 +38,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "withdraw",
-        "withdraw a release: remove its data, keep its manifest",
+        VERBS["withdraw"].about,
         argument("release", metavar="RELEASE", help="the release's folder, or its name"),
         argument("--reason", metavar="TEXT", required=True, help="why; readers of the release see it"),
         run=_withdraw,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from dpcore.cli.arguments import RELEASE, Subparsers, add_verb, argument
 from dpcore.cli.output import Answer
+from dpcore.cli.verbs import VERBS
 from dpcore.errors import UsageError
 
 MORE = (
@@ -19,7 +20,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "report",
-        "compare a release with the true table, for the steward alone",
+        VERBS["report"].about,
         RELEASE,
         argument("spec", metavar="SPEC", type=Path, help="the spec that the release was made from"),
         argument(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcore.cli.arguments import RELEASE, Subparsers, add_verb, argument
 from dpcore.cli.output import Answer, UsedLedger
+from dpcore.cli.verbs import VERBS
 from dpcore.errors import UsageError
 from dpcore.release.integrity import one_line
 
@@ -58,7 +59,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "sample",
-        "draw more rows, or rows of a kind, from a release",
+        VERBS["sample"].about,
         RELEASE,
         argument("--rows", metavar="N", type=int, required=True, help="how many rows to draw"),
         argument(

@@ -7,6 +7,7 @@ from typing import Any
 from dpcore.cli.arguments import Subparsers, add_verb, argument, one_of
 from dpcore.cli.output import Answer, table
 from dpcore.cli.session import OF_SESSION
+from dpcore.cli.verbs import VERBS
 from dpcore.reporting.formatting import at_most, down
 
 NAME = argument("name", metavar="NAME", help="the analyst's name: letters, digits, dots, dashes, underscores")
@@ -21,7 +22,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "serve-answers",
-        "serve a session's answers over HTTP, with a console page",
+        VERBS["serve-answers"].about,
         *OF_SESSION,
         argument("--port", metavar="P", type=int, default=0, help="the port; default: any free one, which is printed"),
         argument(
@@ -48,7 +49,7 @@ def add_verbs(verbs: Subparsers) -> None:
         more=MORE,
     )
 
-    analyst = verbs.add_parser("analyst", help="add, show and remove the analysts of a session")
+    analyst = verbs.add_parser("analyst", help=VERBS["analyst"].about)
     actions = analyst.add_subparsers(required=True, metavar="ACTION")
     add_verb(
         actions,

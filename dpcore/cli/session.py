@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dpcore.cli.answer import rows_of
 from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer, table
+from dpcore.cli.verbs import VERBS
 from dpcore.release.integrity import one_line
 from dpcore.reporting.formatting import at_most, down
 from dpcore.reporting.plots import percent
@@ -32,7 +33,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "ask",
-        "answer a question in SQL from a session, as accurately as wanted",
+        VERBS["ask"].about,
         *OF_SESSION,
         argument("query", metavar="SQL", help='such as "select count(*) from release where age >= 65"'),
         argument(
@@ -47,7 +48,7 @@ def add_verbs(verbs: Subparsers) -> None:
         more=MORE,
     )
 
-    session = verbs.add_parser("session", help="open, show, publish and close sessions of questions")
+    session = verbs.add_parser("session", help=VERBS["session"].about)
     actions = session.add_subparsers(required=True, metavar="ACTION")
     add_verb(
         actions,

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from dpcore.cli.arguments import AS_OF, SPEC, Subparsers, add_verb, argument, day_of
 from dpcore.cli.output import Answer, table
+from dpcore.cli.verbs import VERBS
 from dpcore.errors import RowsUnexpected, SourceBroken, SourceError, UsageError
 from dpcore.mechanisms.pricing import currency_for
 from dpcore.places import places_of_spec
@@ -21,6 +22,7 @@ from dpcore.reporting.outcome import Outcome
 from dpcore.runs.losses import Losses, buy_losses
 from dpcore.runs.paying import adopt_output, amount_to_reserve
 from dpcore.runs.reading import check_source, remarks
+from dpcore.runs.synthesis import noting_reserved
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.advice import advice
 from dpcore.spec.release import AUTO_LIMITS
@@ -47,12 +49,12 @@ class Runner(Protocol):
         """
 
 
-def add_verbs(verbs: Subparsers, runner: Runner) -> None:
+def add_verbs(verbs: Subparsers) -> None:
     """Add the verbs to the parser."""
     add_verb(
         verbs,
         "check",
-        "validate a spec, and the header of its table if that is a local file; reads no row",
+        VERBS["check"].about,
         SPEC,
         argument(
             "--epsilon",
@@ -62,12 +64,12 @@ def add_verbs(verbs: Subparsers, runner: Runner) -> None:
         run=_check,
     )
 
-    add_verb(verbs, "schema", "print the JSON Schema of specs, for editors", run=_schema)
+    add_verb(verbs, "schema", VERBS["schema"].about, run=_schema)
 
     add_verb(
         verbs,
         "run",
-        "make a release; prints its path and the remaining budget",
+        VERBS["run"].about,
         argument("spec", metavar="SPEC", type=Path, help="a spec's file, or the name of a registered spec"),
         argument("--approve", action="store_true", help="approve, as steward, a run above the approval threshold"),
         argument(
@@ -81,7 +83,7 @@ def add_verbs(verbs: Subparsers, runner: Runner) -> None:
             help="resume an interrupted run; finished measurements are neither charged nor drawn again",
         ),
         argument("--as-of", metavar="DAY", help=AS_OF),
-        run=lambda arguments: _run(arguments, runner),
+        run=_run,
     )
 
 
@@ -246,12 +248,17 @@ def _schema(_arguments: argparse.Namespace) -> Answer:
     return Answer(schema, json.dumps(schema, indent=2))
 
 
-def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
+def _run(arguments: argparse.Namespace) -> Answer:
     if arguments.resume == "":
         raise UsageError("--resume needs a run id; `dpflow ledger show` lists them")
     if arguments.adopt is not None:
         adopt_output(declared(str(arguments.spec), registered_only=False), reason=arguments.adopt)
-    outcome = runner(arguments.spec, arguments.resume, approved=arguments.approve, as_of=_day(arguments))
+    runner: Runner = arguments.runner
+    with noting_reserved() as reserved:
+        try:
+            outcome = runner(arguments.spec, arguments.resume, approved=arguments.approve, as_of=_day(arguments))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_resuming(arguments, reserved)) from None
     symbol = Currency(outcome.currency).symbol
     blocks = "" if not outcome.blocks else f"blocks     {_span(outcome.blocks)}\n"
     where = f"account {outcome.account}" + (", in the most used of these blocks" if outcome.blocks else "")
@@ -277,3 +284,15 @@ def _day(arguments: argparse.Namespace) -> date | None:
 
 def _span(blocks: Sequence[str]) -> str:
     return blocks[0] if len(blocks) == 1 else f"{len(blocks):,}, {blocks[0]} to {blocks[-1]}"
+
+
+def _resuming(arguments: argparse.Namespace, reserved: Sequence[str]) -> str:
+    """Say how an interrupted run is resumed, or ended."""
+    run = arguments.resume or next(iter(reserved), None)
+    if run is None:  # perhaps it was interrupted while it reserved
+        return "; the run has measured nothing; if it has reserved its budget, `dpflow ledger show` lists it as open"
+    spec, run = shlex.quote(str(arguments.spec)), shlex.quote(run)
+    return (
+        f"; finished measurements are kept: resume with dpflow run {spec} --resume {run}, or end the run and get back what it has not "
+        f"spent: dpflow ledger settle {run}"
+    )

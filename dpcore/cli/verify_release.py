@@ -6,6 +6,7 @@ from typing import Any
 
 from dpcore.cli.arguments import Subparsers, add_verb, argument
 from dpcore.cli.output import Answer
+from dpcore.cli.verbs import VERBS
 from dpcore.errors import UsageError
 from dpcore.object_store import any_path, output_address
 from dpcore.release.integrity import one_line
@@ -19,7 +20,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "verify-release",
-        "check every byte of a release, and its signature; needs no ledger",
+        VERBS["verify-release"].about,
         argument(
             "folder",
             metavar="FOLDER",
@@ -35,7 +36,7 @@ def add_verbs(verbs: Subparsers) -> None:
         more=". It names every file that is changed, missing or added, and then exits with code 1",
     )
 
-    keys = verbs.add_parser("keys", help="make keys that sign releases", description="Keys that sign releases.")
+    keys = verbs.add_parser("keys", help=VERBS["keys"].about, description="Keys that sign releases.")
     add_verb(
         keys.add_subparsers(required=True, metavar="VERB"),
         "new",

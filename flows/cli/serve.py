@@ -25,6 +25,7 @@ from flows.server.connection import configured_url, homes, no_proxy, read_settin
 from flows.server.password import client_environment, password
 from flows.server.running import running
 from flows.server.settings import HEARTBEAT_SECONDS, SAFE
+from flows.verbs import VERBS
 from flows.worker.shutdown import until_signalled
 
 POOL = "dpflow"
@@ -37,7 +38,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "serve",
-        "deploy to the configured Prefect server, then execute its scheduled runs until Ctrl-C",
+        VERBS["serve"].about,
         argument("--pool", default=POOL, help="the work pool, created if it does not exist (default: %(default)s)"),
         argument(
             "--notify",

@@ -32,6 +32,7 @@ from flows.server.password import (
 from flows.server.running import Program, Running, forget, note_down, running, ui_folder
 from flows.server.settings import SAFE, first_ui_only
 from flows.server.temporary import BACKLOG, LOCK_NAME, RECORDER, START_SECONDS, server_home
+from flows.verbs import VERBS
 
 PORT_TRIES = 20
 """How many random ports are tried. Few, so that a program that occupies most ports can't determine the one that is left."""
@@ -59,7 +60,7 @@ def add_verbs(verbs: Subparsers) -> None:
     add_verb(
         verbs,
         "ui",
-        "start the Prefect UI in the background with everything deployed, and print its address",
+        VERBS["ui"].about,
         argument(
             "--port",
             type=_port,

@@ -4,6 +4,7 @@ import argparse
 
 from dpcore.cli.arguments import Subparsers, add_verb
 from dpcore.cli.output import Answer
+from flows.verbs import VERBS
 
 MORE = (
     ": find settings and files that would leak private data, and print how to fix each; exit code 1 if there is a leak"
@@ -12,7 +13,7 @@ MORE = (
 
 def add_verbs(verbs: Subparsers) -> None:
     """Add the verb to the parser."""
-    add_verb(verbs, "doctor", "check this machine for leaks", run=_doctor, more=MORE)
+    add_verb(verbs, "doctor", VERBS["doctor"].about, run=_doctor, more=MORE)
 
 
 def _doctor(_arguments: argparse.Namespace) -> Answer:

@@ -191,12 +191,13 @@ _VERBS = """
 import json
 from flows.cli import command
 from docs.programs.cli_page import verbs
-from dpcore.cli.main import _parser
+from docs.programs.cli_page import every_verb
 given = {}
 command.cli.main = lambda **options: given.update(options) or 0
 command.os._exit = lambda code: None
 command.main()
-root = verbs(_parser(given["runner"], given["more"]))
+root = every_verb()
+assert set(given["more"]) < set(root)
 print(json.dumps([*root, *(f"{name} {below}" for name, (one, _) in root.items() for below in verbs(one))]))
 """
 

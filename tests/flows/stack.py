@@ -20,10 +20,10 @@ import httpx
 import pytest
 
 from dpcore import cli
-from flows.cli import serve, ui
-from flows.cli.command import _run
+from flows.cli.run import run
 from flows.server import background
 from flows.server.password import authorization, new_login_path
+from flows.verbs import VERBS
 from tests.conftest import SPEC, visits
 from tests.flows.connections import GATE, recording
 from tests.flows.prefect_home import copy_home, used_home
@@ -114,7 +114,7 @@ class Stack:
             patch.chdir(self.folder)
             patch.setattr(os, "environ", self.environment)
             try:
-                done: object = cli.main(list(arguments), runner=_run, more=[serve.add_verbs, ui.add_verbs])
+                done: object = cli.main(list(arguments), runner=run, more=VERBS)
             except SystemExit as stopped:  # the parser's
                 done = stopped.code
         assert done == code, f"dpflow {' '.join(arguments)}: {done}\n{said.getvalue()}"

@@ -1,15 +1,18 @@
 """The verbs about what others may run: each says what to do next, and a refused one changes nothing."""
 
 import json
+import sys
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dpcore import Outcome, cli
 from dpcore.cli.arguments import Subparsers, add_verb
 from dpcore.cli.output import Answer
+from dpcore.cli.verbs import Verb
 from dpcore.steward.approvals import approval_of, check_approved
 from dpcore.steward.registry import declared, registered, registered_names
 from tests.conftest import Workspace
@@ -244,11 +247,12 @@ def test_a_run_above_the_threshold_needs_approve(workspace: Workspace, capsys: C
     assert "need no approval" in capsys.readouterr().out
 
 
-def test_others_add_verbs_of_their_own(workspace: Workspace, capsys: Capture) -> None:
+def test_others_add_verbs_of_their_own(workspace: Workspace, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def add_verbs(verbs: Subparsers) -> None:
         add_verb(verbs, "greet", "say hello", run=lambda _: Answer({"word": "hello"}, "hello"))
 
-    assert cli.main(["greet", "--json"], runner=runner, more=[add_verbs]) == 0
+    monkeypatch.setitem(sys.modules, "greetings", SimpleNamespace(add_verbs=add_verbs))
+    assert cli.main(["greet", "--json"], runner=runner, more={"greet": Verb("greetings", "say hello")}) == 0
     assert json.loads(capsys.readouterr().out) == {"word": "hello"}
     with pytest.raises(SystemExit):
         cli.main(["greet"], runner=runner)

@@ -18,7 +18,7 @@ from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import load_spec
 from dpcore.steward.approvals import require_approval
 from dpcore.steward.registry import register
-from flows.cli.command import _run
+from flows.cli.run import run
 from tests.conftest import Workspace
 from tests.dpcore.runs.test_synthesis_blocks import Site, site  # noqa: F401  a fixture
 
@@ -66,7 +66,7 @@ def call(release: object, **chosen: Any) -> dict[str, Any]:
 
 
 def dpflow(*arguments: object) -> int:
-    return cli.main([str(argument) for argument in arguments], runner=_run)
+    return cli.main([str(argument) for argument in arguments], runner=run)
 
 
 def test_a_spec_is_run_by_its_path_or_its_registered_name(workspace: Workspace, calls: Calls) -> None:
@@ -152,6 +152,6 @@ def test_the_stewards_yes_reaches_the_flow(workspace: Workspace) -> None:
 
     with pytest.raises(UsageError, match="needs the steward's approval"):
         synthesize(release="nightly")
-    assert _run(Path("nightly"), None, approved=True, as_of=None).account == "visits"
+    assert run(Path("nightly"), None, approved=True, as_of=None).account == "visits"
     with open_ledger() as ledger:
         assert len(ledger.runs("visits")) == 1

@@ -15,11 +15,11 @@ import pytest
 from prefect.settings import Settings
 
 from dpcore import cli
-from flows import doctor
 from flows.doctor.examination import CHECKS, NOT_LOOKED_AT, answer, examine, find
 from flows.doctor.finding import Level
 from flows.doctor.machine import Machine
 from flows.doctor.server import Reach, ask, reach
+from flows.verbs import VERBS
 from tests.conftest import read_only
 from tests.flows.doctor.machine import SECRET, Calm, FakeServer, Place, amiss, make_place, prefect_variables
 
@@ -554,7 +554,7 @@ def test_the_command_itself_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def _dpflow(*arguments: str) -> int:
-    return cli.main(list(arguments), runner=_no_runner, more=[doctor.add_verbs])
+    return cli.main(list(arguments), runner=_no_runner, more=VERBS)
 
 
 def _no_runner(*_arguments: object, **_options: object) -> None:
