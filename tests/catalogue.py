@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,6 @@ from dpcore.session.dashboard import open_dashboard, opened, publish_answers
 from dpcore.session.questions import Questions
 from dpcore.universe import Categorical, Integer, Universe
 from tests.conftest import visits
-
-cli_main = import_module("dpcore.cli.main")  # its package has a function of this name
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -357,7 +354,6 @@ class Setting:
         """Write the spec and the table, with these rows of the unit, into the working folder, and open the account."""
         for name in ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY"):
             patch.delenv(name, raising=False)
-        patch.setattr(cli_main, "_parser", cache(cli_main._parser))  # making one takes as long as a small run
         text = self.text
         with STORES[self.stored](rows) as changed:
             for old, new in changed:

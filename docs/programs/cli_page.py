@@ -17,15 +17,15 @@ This page is generated from the parsers of the installed code. `dpflow VERB --he
 
 def page() -> str:
     """Return the page: every verb with its usage, its arguments and its options."""
-    root = parser(WITH_PREFECT, named=None)
+    root = whole_parser()
     listed = "\n".join(_overview(root))
     exit_codes = f"{(root.epilog or '').capitalize()}.\n\n"
-    return _INTRODUCTION + exit_codes + listed + "\n\n" + "\n".join(_sections(every_verb()))
+    return _INTRODUCTION + exit_codes + listed + "\n\n" + "\n".join(_sections(root))
 
 
-def every_verb() -> dict[str, tuple[argparse.ArgumentParser, str]]:
-    """Return all verbs of the installed command, each with its own parser and its line of help."""
-    return {name: verbs(parser(WITH_PREFECT, named=name))[name] for name in (*VERBS, *WITH_PREFECT)}
+def whole_parser() -> argparse.ArgumentParser:
+    """Return the parser of the installed command, with the arguments of every verb."""
+    return parser(WITH_PREFECT, loaded=[*VERBS, *WITH_PREFECT])
 
 
 def verbs(parser: argparse.ArgumentParser) -> dict[str, tuple[argparse.ArgumentParser, str]]:
@@ -43,15 +43,15 @@ def _overview(root: argparse.ArgumentParser) -> Iterator[str]:
         yield f"| [`dpflow {name}`](#{_anchor(one.prog)}) | {_cell(told)} |"
 
 
-def _sections(listed: dict[str, tuple[argparse.ArgumentParser, str]]) -> Iterator[str]:
-    for one, told in listed.values():
+def _sections(above: argparse.ArgumentParser) -> Iterator[str]:
+    for one, told in verbs(above).values():
         yield f"## `{one.prog}` {{ #{_anchor(one.prog)} }}\n\n{_sentence(told)}\n"
         below = verbs(one)
         if below:
             yield "| verb | what it does |\n|---|---|"
             yield from (f"| [`{it.prog}`](#{_anchor(it.prog)}) | {_cell(text)} |" for it, text in below.values())
             yield f"\n{_sentence(one.epilog or '')}\n"
-            yield from _sections(below)
+            yield from _sections(one)
         else:
             yield f"```text\n{one.format_usage().removeprefix('usage: ').rstrip()}\n```\n"
             yield from _arguments(one)

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from importlib import import_module
 from types import MappingProxyType
@@ -39,7 +39,8 @@ def main(argv: list[str] | None = None, *, runner: "Runner", more: Mapping[str, 
             return _refuse(
                 UsageError(f"argument {number} is not valid UTF-8; write it as UTF-8"), as_json="--json" in words
             )
-    arguments = parser(more, named=next((word for word in words if not word.startswith("-")), None)).parse_args(words)
+    named = next((word for word in words if not word.startswith("-")), "")
+    arguments = parser(more, loaded=[named] if named in {**VERBS, **more} else []).parse_args(words)
     arguments.runner = runner
     from dpcore.ledger import noting_opened  # noqa: PLC0415  the list of verbs needs none of it
 
@@ -135,12 +136,12 @@ def _progress_shown() -> Iterator[None]:
         logger.level, logger.propagate = before
 
 
-def parser(more: Mapping[str, Verb], *, named: str | None) -> argparse.ArgumentParser:
-    """Return the parser of the arguments. Of all verbs but the named one it knows the line in the list only.
+def parser(more: Mapping[str, Verb], *, loaded: Collection[str]) -> argparse.ArgumentParser:
+    """Return the parser of the command line.
 
     Args:
         more: Verbs defined outside dpcore.
-        named: The verb whose arguments will be parsed.
+        loaded: The verbs whose arguments it knows. Of all others it knows the line in the list of verbs.
     """
     verbs = {**VERBS, **more}
     whole = argparse.ArgumentParser(
@@ -150,9 +151,8 @@ def parser(more: Mapping[str, Verb], *, named: str | None) -> argparse.ArgumentP
     )
     whole.add_argument("--version", action="version", version=f"dpflow {installed_version()}")
     adding = whole.add_subparsers(required=True, metavar="VERB")
-    if named in verbs:
-        import_module(verbs[named].module).add_verbs(adding)
-    else:
-        for name, verb in verbs.items():
-            adding.add_parser(name, help=verb.about)
+    for module in dict.fromkeys(verbs[name].module for name in loaded):
+        import_module(module).add_verbs(adding)
+    for name in verbs.keys() - adding.choices.keys() if loaded else verbs:
+        adding.add_parser(name, help=verbs[name].about)
     return whole

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 import dpcore
-from dpcore.cli.main import _parser
+from dpcore.cli.main import parser as parser_of
+from dpcore.cli.verbs import VERBS
 from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import gdp_to_epsilon
@@ -52,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         patch.setattr(command.cli, "main", lambda **options: given.update(options) or 0)
         patch.setattr(command.os, "_exit", lambda code: None)
         command.main()
-    return _parser(given["runner"], given["more"])
+    return parser_of(given["more"], loaded=[*VERBS, *given["more"]])
 
 
 def unknown_words(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
