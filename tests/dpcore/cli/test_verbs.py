@@ -22,6 +22,7 @@ def loaded_by(statement: str) -> set[str]:
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_is_added_by_its_module_with_its_line(verb: str) -> None:
     one, about = verbs(parser({}, loaded=[verb]))[verb]
+    assert VERBS[verb].module.startswith("dpcore.cli.")
     assert about == VERBS[verb].about
     assert "--json" in one.format_help() or verbs(one)
 
