@@ -237,11 +237,17 @@ class Ensemble:
         return [Tilting(number, column, masses, whole, resolved) for column, masses, whole in by_model]
 
     def sampling_variance(self, prepared: Prepared, number: Mean | Sum) -> Weights:
-        """Return the variance that a mean or sum would have if the rows of each group were a random sample, of a random size for a sum."""
-        masses = prepared.rows(number).totals(self.released, along=number.column)[0]
+        """Return the variance that a mean or sum would have if the rows of each group were a random sample, of a random size for a sum.
+
+        For a sum, a group in which the model expects less than a row is taken to have one, with a value like those of the other groups.
+        """
+        form = prepared.rows(number)
+        masses = form.totals(self.released, along=number.column)[0]
         values, rows = prepared.column(number.column).means, np.maximum(masses.sum(axis=1), 1.0)
         if isinstance(number, Sum):
-            return np.asarray(masses @ values**2)
+            every = masses.sum(axis=0)
+            missing = np.where(form.possible, rows - masses.sum(axis=1), 0.0)
+            return np.asarray(masses @ values**2 + missing * (every @ values**2 / max(every.sum(), 1.0)))
         means = (masses @ values) / rows
         return np.asarray(np.maximum(masses @ values**2 / rows - means**2, 0.0) / rows)
 

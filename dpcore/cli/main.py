@@ -153,6 +153,7 @@ def parser(more: Mapping[str, Verb], *, loaded: Collection[str]) -> argparse.Arg
     adding = whole.add_subparsers(required=True, metavar="VERB")
     for module in dict.fromkeys(verbs[name].module for name in loaded):
         import_module(module).add_verbs(adding)
-    for name in verbs.keys() - adding.choices.keys() if loaded else verbs:
-        adding.add_parser(name, help=verbs[name].about)
+    for name, verb in verbs.items():
+        if name not in adding.choices:
+            adding.add_parser(name, help=verb.about)
     return whole

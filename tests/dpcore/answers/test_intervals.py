@@ -1,10 +1,12 @@
 """Intervals contain the truth as often as they say, and say what they are based on."""
 
 import math
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -12,8 +14,9 @@ from benchmarks.coverage_releases import seeded
 from dpcore import answer
 from dpcore.answers import intervals, replicates
 from dpcore.answers.direct import Direct
+from dpcore.answers.ensemble import Ensemble
 from dpcore.answers.intervals import Intervals, student
-from dpcore.answers.query import Cells, Count, Key, Output, Query, Term
+from dpcore.answers.query import Cells, Count, Key, Mean, Output, Query, Term
 from dpcore.answers.release import Release, open_release
 from dpcore.errors import UsageError
 from dpcore.tables.reading.encoding import encode_rows
@@ -95,6 +98,44 @@ def test_a_count_that_no_measurement_covers_varies_at_least_as_a_sample_of_rows(
     surer = answer(noisy, asked).iloc[0]
     assert surer.some_high < answered.some_high
     assert surer.every_high == answered.every_high
+
+
+def test_the_sum_of_a_group_that_seems_empty_is_as_uncertain_as_its_rows(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with seeded(5):
+        few = open_release(
+            make_release(tmp_path_factory.mktemp("few"), SPEC.replace("marginals: 3", "marginals: 2"), rows=600)
+        )
+    asked = (
+        "select sex, city, smoker, age, count(income) as n, sum(income) as total, sum(age) as ages from release "
+        "group by sex, city, smoker, age"
+    )
+
+    def of_seemingly_empty() -> pd.DataFrame:
+        answered = answer(few, asked)
+        return answered[answered.n < 0.03]
+
+    empty = of_seemingly_empty()
+    assert len(empty) > 5
+    a_typical_income = 10
+    assert (empty.total_high > a_typical_income * empty.n_high).all()
+    assert (empty.ages_low == 0).all()  # no age is negative
+    assert (empty.total_low < 0).all()  # an income may be
+    # a control: the variance of the rows that the model expects is next to nothing
+    monkeypatch.setattr(Ensemble, "sampling_variance", lambda self, prepared, number: self.rows(prepared, number))
+    assert (of_seemingly_empty().total_high < a_typical_income * empty.n_high).all()
+
+
+def test_a_mean_that_a_replicate_does_not_have_may_be_any_value_of_its_column(noisy: Release) -> None:
+    mean = Mean(noisy.universe.names.index("age"))
+    prepared, answered = Intervals(noisy).of(Query((Output("mean", mean),)), level=0.95)
+    unknown = np.full(1, np.nan)
+    any_value = intervals._within_range(prepared, mean, replace(answered[mean], low=unknown, high=unknown))
+    assert any_value.low[0] <= 12.5  # the middle of the first bin
+    assert any_value.high[0] >= 87.5  # and of the last one
+    no_row = intervals._within_range(prepared, mean, replace(any_value, value=unknown))
+    assert np.isnan([no_row.low[0], no_row.high[0]]).all()
 
 
 def test_columns_that_no_measurement_connects_are_a_guess(
