@@ -272,6 +272,9 @@ def test_a_long_history_is_written_in_the_memory_of_a_short_one(
         finally:
             tracemalloc.stop()
 
+    def least(count: int) -> int:
+        return min(peak(count) for _ in range(3))  # other threads of this process may take some memory meanwhile
+
     peak(100)
-    assert peak(1_600) < 1.5 * peak(400)
+    assert least(1_600) < 1.5 * least(400)
     assert pq.ParquetFile(tmp_path / "1600.parquet").num_row_groups == 16

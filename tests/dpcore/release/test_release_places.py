@@ -438,8 +438,11 @@ def test_manifests_of_other_ledgers_do_not_fill_the_memory(published: Published)
         finally:
             tracemalloc.stop()
 
-    one = peak(others=1)
-    assert peak(others=4) < 1.5 * one
+    def least(*, others: int) -> int:
+        return min(peak(others=others) for _ in range(3))  # other threads of this process may take some memory meanwhile
+
+    one = least(others=1)
+    assert least(others=4) < 1.5 * one
 
 
 CLOSED, LISTED_ONLY, ENTERED_ONLY = 0o700, 0o744, 0o711
