@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dpcore.answers.evaluate import Form, Prepared, of_groups
 from dpcore.answers.release import Release
-from dpcore.marginals.measurements import LEAST_NOISE, Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.marginals.workload import Axes
 from dpcore.models.model import Weights
@@ -103,11 +103,10 @@ class Measured:
         """Return the counts of a form of a query by the measurements that cover it, weighted by their precision."""
         precision, weighted = np.zeros(form.groups), np.zeros(form.groups)
         for measurement, axes in self._covering(prepared, form.axes):
-            values, cells = self._summed(measurement, axes)
+            values, noise = self._summed(measurement, axes)
             columns = tuple(self._resolutions.column(axis) for axis in axes)
             groups = [self._resolutions.groups(column, axis) for column, axis in zip(columns, axes, strict=True)]
-            noise = max(measurement.noise, LEAST_NOISE)  # with a huge budget it is next to none
-            variances = form.totals(of_groups(cells, columns, groups)) * noise**2
+            variances = form.totals(of_groups(noise, columns, groups))
             own = np.divide(1.0, variances, out=np.zeros(form.groups), where=variances > 0)
             precision += own
             weighted += own * form.totals(of_groups(values, columns, groups))
@@ -138,7 +137,7 @@ class Measured:
         return bool(np.array_equal(classes[np.unique(groups, return_index=True)[1]][groups], classes))
 
     def _summed(self, measurement: Measurement, axes: Sequence[int]) -> tuple[Weights, Weights]:
-        """Return a measurement's counts over some of its axes, and the number of noisy counts in each.
+        """Return a measurement's counts over some of its axes, and the variance of each.
 
         Counts that constraints exclude are left out, since they are noise alone.
         """
@@ -147,6 +146,8 @@ class Measured:
         turned = [sorted(places).index(place) for place in places]
         allowed = self._possible.get(measurement.axes)
         possible = np.ones(measurement.values.shape, dtype=np.bool_) if allowed is None else allowed
-        counted = np.where(possible, measurement.values, 0)
-        values, cells = (array.sum(axis=others).astype(np.float64).transpose(turned) for array in (counted, possible))
-        return values, cells
+        values, variances = (
+            np.where(possible, array, 0).sum(axis=others).astype(np.float64).transpose(turned)
+            for array in (measurement.values, measurement.variances)
+        )
+        return values, variances

@@ -127,6 +127,7 @@ class Intervals:
         self._constrained = bool(release.zeros.possible)
         self.ensemble = Ensemble(release, uncertainty)
         self.limit = release.limit
+        self._rows_deviation = release.sizes_deviation
 
     def of(
         self, query: Query, *, level: float, most_cells: int | None = None
@@ -151,6 +152,9 @@ class Intervals:
         for number, value in values.items():
             if isinstance(number, Count):
                 interval = self._of_count(prepared, number, value, differences[number], level)
+                if self._rows_deviation:  # measurements do not tell how many rows they left out
+                    unknown = (errors * self._rows_deviation * value) ** 2
+                    interval = interval.extended(Sides(unknown, unknown))
             else:
                 interval = self._of_other(prepared, number, value, differences[number], level)
             sides = self.ensemble.cut_cells(prepared, number, errors=errors)

@@ -60,11 +60,23 @@ class Release:
     def limit(self) -> str | None:
         """Say which rows count if a limit on the rows of a unit has left some out; None if all rows count."""
         privacy = self.manifest.get("privacy") or {"unit": "row"}
-        if privacy["unit"] == "row":
+        if privacy["unit"] == "row" or self.describes_all:
             return None
         unit, most = one_line(privacy["unit"]), int(privacy["max_rows_per_unit"])
         where = " in each release" if self.parts > 1 else ""
         return f"at most {most:,} row{'' if most == 1 else 's'} of each {unit} {'counts' if most == 1 else 'count'}{where}, chosen at random"
+
+    @property
+    def sizes_deviation(self) -> float:
+        """The relative standard deviation of the number of rows, if it was estimated by the sizes of units; else 0."""
+        chosen = (self.manifest.get("privacy") or {}).get("chosen_limit") or {}
+        sizes = chosen.get("sizes")
+        return 0.0 if sizes is None else float(sizes["deviation"])
+
+    @property
+    def describes_all(self) -> bool:
+        """Whether it describes all rows, although only some rows of a unit with many were counted."""
+        return ((self.manifest.get("privacy") or {}).get("chosen_limit") or {}).get("sizes") is not None
 
     @property
     def parts(self) -> int:

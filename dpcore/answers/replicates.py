@@ -66,7 +66,7 @@ def make_uncertainty(
     replicates = []
     for _ in range(replicates_for(release)):
         pause()
-        redrawn = _redrawn(transcript, expected, rng, pure=pure)
+        redrawn = _redrawn(transcript, _of_rows(expected, rng, deviation=release.sizes_deviation), rng, pure=pure)
         model, replicate = release.fitted(redrawn, how=How(tries=TRIES), model=model)
         replicates.append(replicate)
         usual.add(model)
@@ -83,13 +83,21 @@ def seed_of(transcript: Transcript) -> int:
     return int.from_bytes(digest.digest()[:16])
 
 
+def _of_rows(expected: dict[Axes, Weights], rng: np.random.Generator, *, deviation: float) -> dict[Axes, Weights]:
+    """Return the counts of a table whose number of rows is as uncertain as the sizes of units make it."""
+    if not deviation:
+        return expected
+    rows = max(0.0, rng.normal(1.0, deviation))
+    return {axes: rows * counts for axes, counts in expected.items()}
+
+
 def _redrawn(
     transcript: Transcript, expected: dict[Axes, Weights], rng: np.random.Generator, *, pure: bool
 ) -> Transcript:
     """Return measurements of the expected counts, with fresh noise of the recorded kind."""
 
     def drawn(measured: Measurement) -> Measurement:
-        counts, size = expected[measured.axes], measured.noise
+        counts, size = expected[measured.axes], measured.deviations
         true = counts if measured.cell is None else counts.ravel()[measured.cell : measured.cell + 1]
         noise = rng.laplace(0.0, size / math.sqrt(2), true.shape) if pure else rng.normal(0.0, size, true.shape)
         return replace(measured, values=np.rint(true + noise).astype(np.int64))

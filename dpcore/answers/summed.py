@@ -161,7 +161,7 @@ class _Sum:
         parts = [self._part(place, marginal) for place in range(len(self.releases))]
         values, variances = sum(counts for counts, _ in parts), sum(variances for _, variances in parts)
         noise = math.sqrt(float(np.mean(variances)))
-        return replace(marginal, values=np.rint(values).astype(np.int64), noise=noise)
+        return replace(marginal, values=np.rint(values).astype(np.int64), noise=noise, scale=None)
 
     def _part(self, place: int, marginal: Measurement) -> tuple[Weights, Weights]:
         """Return a release's counts in a marginal of the sum, and their variances: measured, or by its model."""
@@ -174,8 +174,7 @@ class _Sum:
             merged = [_of_groups(move, groups) for move, groups in zip(moves, measured.groups, strict=True)]
             own = [move for move in merged if move is not None]
             if len(own) == len(merged):
-                variances = np.full(measured.counts.shape, measured.noise**2)
-                return _moved(measured.counts, own), _moved(variances, [move**2 for move in own])
+                return _moved(measured.counts, own), _moved(measured.variances, [move**2 for move in own])
         finest = max(measurements, key=lambda measured: measured.counts.size, default=None)
         counts, noise = _modelled(release, columns, finest), marginal.noise if finest is None else finest.noise
         touched = _moved(np.ones(counts.shape), moves) > 0  # other cells are none of this release's
@@ -204,6 +203,7 @@ class _Measured(NamedTuple):
     counts: Weights
     groups: tuple[Groups, ...]
     noise: float
+    variances: Weights
 
 
 def _measured_in(release: Release, columns: Sequence[int]) -> Iterator[_Measured]:
@@ -212,9 +212,10 @@ def _measured_in(release: Release, columns: Sequence[int]) -> Iterator[_Measured
     for measured in release.measurements:
         own = {of.column(axis): axis for axis in measured.axes}
         if measured.cell is None and set(own) == set(columns) and len(measured.axes) == len(columns):
-            turned = measured.values.transpose([measured.axes.index(own[column]) for column in columns])
+            turn = [measured.axes.index(own[column]) for column in columns]
+            turned, variances = measured.values.transpose(turn), measured.variances.transpose(turn)
             groups = tuple(of.groups(column, own[column]) for column in columns)
-            yield _Measured(turned.astype(np.float64), groups, measured.noise)
+            yield _Measured(turned.astype(np.float64), groups, measured.noise, variances)
 
 
 def _modelled(release: Release, columns: Sequence[int], measured: _Measured | None) -> Weights:

@@ -9,7 +9,7 @@ from operator import itemgetter
 import numpy as np
 
 from dpcore.answers.uncertainty import Scale
-from dpcore.marginals.measurements import LEAST_NOISE, Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Axes
 from dpcore.models import Model
 from dpcore.models.model import Weights
@@ -115,9 +115,7 @@ def covered_counts(measurements: Sequence[Measurement], pilot: Model, rng: np.ra
     for axes in dict.fromkeys(measurements[at].axes for at in chosen):
         counts = pilot.marginal(axes)
         covering = [measured for measured in measurements if set(axes) <= set(measured.axes)]
-        precision = sum(
-            counts.size / measured.values.size / max(measured.noise, LEAST_NOISE) ** 2 for measured in covering
-        )
+        precision = sum(counts.size / float(measured.variances.sum()) for measured in covering)
         for box in _boxes(counts, rng):
             yield Covered(axes, box, counts[box].size / precision)
 

@@ -108,8 +108,8 @@ class Variant:
 class HalfNoiseCurator(Curator):
     """A curator that measures marginals with half the noise that it pays for."""
 
-    def _marginal_mechanism(self, share: Fraction) -> Any:
-        stated: Any = super()._marginal_mechanism(share)
+    def _marginal_mechanism(self, share: Fraction, **way: bool) -> Any:
+        stated: Any = super()._marginal_mechanism(share, **way)
         return Variant(stated=stated, drawn=replace(stated, scale=stated.scale / 2).draw)
 
 

@@ -19,7 +19,7 @@ from dpcore.comparison.errors import MOST_MARGINALS
 from dpcore.comparison.matching import Origin, made_from
 from dpcore.comparison.rows import CodedRows, Comparable
 from dpcore.curator.curator import Curator, Offer
-from dpcore.errors import BudgetRefused
+from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Account, Lease, Ledger, open_ledger
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.workload import Axes
@@ -107,6 +107,11 @@ def buy_figures(release: str | Path, spec: str | Path, *, epsilon: float, approv
     with using(places), open_ledger(places=places) as ledger:
         ledger.require_current()
         origin = made_from(opened, spec, ledger=ledger, with_table=table is not None)
+        if opened.describes_all:
+            raise UsageError(
+                "the release describes all rows, although only some rows of each unit were counted, so its errors cannot be bought; see them with "
+                "`dpflow report` for yourself alone, or declare a number as `max_rows_per_unit`"
+            )
         asked = _asked(origin, epsilon)
         check_approved(asked, approved=approved)
         check_writable(opened.local_folder.parent)

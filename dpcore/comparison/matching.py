@@ -12,7 +12,7 @@ from dpcore.release.integrity import MANIFEST, one_line
 from dpcore.reporting.lineage import published_by
 from dpcore.spec import Declaration, load_spec
 from dpcore.spec.declaration import declare
-from dpcore.spec.release import ReleaseSpec
+from dpcore.spec.release import MOST_PER_UNIT, ReleaseSpec
 from dpcore.universe.blocks import Calendar
 
 LOCAL = {"source", "engine"}
@@ -122,7 +122,8 @@ def _as_run(release: Release, declared: Declaration) -> Declaration:
         )
     spec = before.model_copy(update={part: getattr(declared.spec, part) for part in LOCAL})
     as_run = declare(spec, universe=universe, path=declared.path)
-    return as_run.limited(int(release.manifest["privacy"]["max_rows_per_unit"]))
+    counted = int(release.manifest["privacy"]["max_rows_per_unit"])
+    return as_run.limited(MOST_PER_UNIT if release.describes_all else counted)
 
 
 def _differs(part: str, before: ReleaseSpec, now: ReleaseSpec) -> bool:

@@ -176,11 +176,27 @@ class Curator:
 
         return self._measure_error(step, Statistic.LARGEST_ERROR, expected=expected, share=share, exact=exact)
 
-    def measure_marginal(self, step: str, axes: Axes, *, share: Fraction) -> Measurement:
-        """Measure a whole marginal, with the noise that suits the account's currency."""
+    def measure_marginal(self, step: str, axes: Axes, *, share: Fraction, by_class: bool = False) -> Measurement:
+        """Measure a whole marginal, with the noise that suits the account's currency.
+
+        Gaussian noise hides the L2 norm of what a unit adds. So if the rows say which class of sizes their unit is in, as many of them count
+        as keep that norm within the limit on rows, which moves the counts by no more than so many rows in one cell would.
+
+        Args:
+            step: The step.
+            axes: The axes.
+            share: The share of what is left.
+            by_class: Whether to count by the classes of sizes, which then are the last axis of the values.
+        """
 
         def planned() -> Planned:
-            return self._marginal_mechanism(share), lambda histogram: histogram.marginal(axes)
+            has_classes = self._received is not None and self._received[0].classes is not None
+            by_norm = has_classes and self._currency is not Currency.PURE
+
+            def exact(histogram: Histogram) -> Counts:
+                return histogram.contributions(axes, by_class=by_class, by_norm=by_norm)
+
+            return self._marginal_mechanism(share, by_norm=by_norm), exact
 
         return self._measure(step, Statistic.MARGINAL, axes, planned=planned)
 
@@ -296,8 +312,8 @@ class Curator:
         self._drawn[step] = selection.candidates
         return selection
 
-    def _marginal_mechanism(self, share: Fraction) -> Noise:
-        return marginal_noise(self._amount(share), currency=self._currency, protection=self._counted)
+    def _marginal_mechanism(self, share: Fraction, *, by_norm: bool = False) -> Noise:
+        return marginal_noise(self._amount(share), currency=self._currency, protection=self._counted, by_norm=by_norm)
 
     @property
     def _counted(self) -> Protection:

@@ -32,7 +32,7 @@ class Measurement:
     """A noisy marginal, or one noisy cell of a marginal, with the noise's standard deviation per value.
 
     For a whole marginal, `cell` is None and `values` has the marginal's shape. For a single cell, `cell` is its flat index and
-    `values` has one element.
+    `values` has one element. With `scale`, the noise of each value is so many times as wide.
     """
 
     step: str
@@ -40,6 +40,7 @@ class Measurement:
     cell: int | None
     values: Counts
     noise: float
+    scale: npt.NDArray[np.float64] | None = None
 
     @property
     def of_column(self) -> bool:
@@ -48,8 +49,18 @@ class Measurement:
 
     @property
     def variance(self) -> float:
-        """The variance that its noise counts with."""
+        """The variance that its noise counts with, in a value of scale 1."""
         return max(self.noise, LEAST_NOISE) ** 2
+
+    @property
+    def deviations(self) -> npt.NDArray[np.float64]:
+        """The standard deviation of the noise in each value."""
+        return np.full(self.values.shape, self.noise) if self.scale is None else self.noise * self.scale
+
+    @property
+    def variances(self) -> npt.NDArray[np.float64]:
+        """The variance that its noise counts with in each value."""
+        return np.asarray(np.maximum(self.deviations, LEAST_NOISE) ** 2)
 
     def to_bytes(self) -> bytes:
         """Serialise the measurement for the ledger: a line of JSON, then little-endian 64-bit integers."""

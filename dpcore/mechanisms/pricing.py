@@ -21,9 +21,17 @@ MANY_ROWS = 64
 """How many rows of a person count, if the unit is a person: how many a run may keep is not known when its account is opened."""
 
 
-def marginal_noise(amount: int, *, currency: Currency, protection: Protection) -> Noise:
-    """Return the least noise that an amount buys for all counts of a marginal."""
-    return LEAST_NOISE[currency].for_amount(amount, currency=currency, sensitivity=protection.sensitivity)
+def marginal_noise(amount: int, *, currency: Currency, protection: Protection, by_norm: bool = False) -> Noise:
+    """Return the least noise that an amount buys for all counts of a marginal.
+
+    Args:
+        amount: The amount.
+        currency: The account's currency.
+        protection: Whom the counts protect.
+        by_norm: Whether of each unit as many rows count as keep the norm of its counts within the limit on its rows.
+    """
+    sensitivity = protection.norm_sensitivity if by_norm else protection.sensitivity
+    return LEAST_NOISE[currency].for_amount(amount, currency=currency, sensitivity=sensitivity)
 
 
 def cell_noise(amount: int, *, currency: Currency, protection: Protection) -> Noise:

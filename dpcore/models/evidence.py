@@ -37,7 +37,7 @@ class Evidence:
     def __init__(self, orders: Orders = UNORDERED) -> None:
         self._orders = orders
         self._means: dict[
-            Axes, tuple[Weights, float]
+            Axes, tuple[Weights, Weights]
         ] = {}  # the mean of all counts of a marginal, and the variance of the noise in each
         self._targets: dict[Axes, Target] = {}
 
@@ -55,21 +55,20 @@ class Evidence:
     def add(self, measurement: Measurement) -> None:
         """Add the measurement of a whole marginal."""
         axes = measurement.axes
-        counts, variance = measurement.values.astype(np.float64), measurement.variance
+        counts, variances = measurement.values.astype(np.float64), measurement.variances
         if axes in self._means:
-            mean, its_variance = self._means[axes]
-            both = its_variance + variance
-            counts = (counts * its_variance + mean * variance) / both
-            variance *= its_variance / both
-        self._means[axes] = counts, variance
-        variances = np.full(counts.shape, variance)
+            mean, its_variances = self._means[axes]
+            both = its_variances + variances
+            counts = (counts * its_variances + mean * variances) / both
+            variances = variances * its_variances / both
+        self._means[axes] = counts, variances
         inside = (
             self._orders.get(axes[0], 0) if len(axes) == 1 else 0
         )  # of an ordered column, the first cells are in order
         if inside >= FEWEST_CELLS and measurement.of_column:
-            smooth, left = smoothed(counts[:inside], deviation=variance**0.5)
+            smooth, left = smoothed(counts[:inside], deviation=float(variances[:inside].mean()) ** 0.5)
             counts = np.concatenate([smooth, counts[inside:]])
-            variances[:inside] *= left
+            variances = np.concatenate([variances[:inside] * left, variances[inside:]])
         self._targets[axes] = Target(counts, variances)
 
     @property
@@ -81,5 +80,5 @@ class Evidence:
     def total(self) -> float:
         """The number of rows, at least 1: the average of all marginals' sums, weighted by their precision."""
         sums = [float(counts.sum()) for counts, _ in self._means.values()]
-        precisions = [1 / (variance * counts.size) for counts, variance in self._means.values()]
+        precisions = [1 / float(variances.sum()) for _, variances in self._means.values()]
         return max(1.0, float(np.average(sums, weights=precisions)))

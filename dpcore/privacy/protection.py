@@ -98,6 +98,19 @@ class Protection:
         """
         return self.sensitivity_of(np.ones((1, 1), dtype=np.int64))
 
+    @property
+    def norm_sensitivity(self) -> Sensitivity:
+        """Sensitivity of a marginal in which as many rows of a unit count as keep the norm of its counts h within k: sum h^2 <= k^2.
+
+        Counts are whole, so sum h <= sum h^2 <= k^2, and no count exceeds k. Add or remove one unit: L1 = k^2, L2 = Linf = k. Replace one: the
+        counts before and after are not negative, so the squared norm of their difference is at most the sum of their squared norms.
+
+        >>> Protection(unit="patient_id", rows_per_unit=3, neighbours=Neighbours.REPLACE_ONE).norm_sensitivity
+        Sensitivity(l1=18, l2_squared=18, linf=3)
+        """
+        k, units = self.most, 2 if self.neighbours is Neighbours.REPLACE_ONE else 1
+        return Sensitivity(l1=units * k * k, l2_squared=units * k * k, linf=k)
+
     def sensitivity_of(self, weights: npt.NDArray[np.int64]) -> Sensitivity:
         """Sensitivity of sums of whole weights over disjoint groups of rows: a row of value v adds weights[v] to the numbers of its group.
 

@@ -54,6 +54,7 @@ def measurement_schema(universe: Universe, measurements: Sequence[Measurement], 
             "shape": measurement.values.shape,
             "noise": measurement.noise.hex(),
         }
+        | ({} if measurement.scale is None else {"scaled": True})
         for measurement in measurements
     ]
     public = {"shape": resolutions.shape[: resolutions.columns], "versions": versions, "measurements": stated}
@@ -76,7 +77,7 @@ def measurement_tables(
             "step": step,
             "attributes": pa.ListArray.from_arrays(offsets, pa.array(names * count, pa.string())),
             "noisy_count": pa.array(measurement.values.ravel()),
-            "noise_standard_deviation": pa.array(np.full(count, measurement.noise)),
+            "noise_standard_deviation": pa.array(measurement.deviations.ravel()),
         }
         shape = resolutions.shape_of(measurement.axes)
         cells = np.arange(count) if measurement.cell is None else np.array([measurement.cell])
@@ -99,27 +100,38 @@ def read_measurements(path: AnyPath) -> tuple[Resolutions, tuple[Measurement, ..
         with open_regular(path) as opened, pq.ParquetFile(opened) as file:
             public = json.loads((file.schema_arrow.metadata or {})[_METADATA])
             counts = file.read(columns=["noisy_count"])["noisy_count"].to_numpy()
+            scaled = any(measurement.get("scaled") for measurement in public["measurements"])
+            column = "noise_standard_deviation"
+            deviations = file.read(columns=[column])[column].to_numpy() if scaled else None
         resolutions = Resolutions(public["shape"])
         for version in public["versions"]:
             if version.get("apart"):
                 resolutions, _ = resolutions.with_grouping(version["column"], _expanded(version["groups"]))
             else:
                 resolutions.coarsen(version["column"], _expanded(version["groups"]))
-        return resolutions, tuple(_measurements(public["measurements"], counts))
+        return resolutions, tuple(_measurements(public["measurements"], counts, deviations))
     except (OSError, pa.ArrowException, *MALFORMED) as error:
         refuse_store_error(path, error)
         raise UsageError(f"{MEASUREMENTS} cannot be read; copy the release again") from None
 
 
-def _measurements(stated: Sequence[Any], counts: npt.NDArray[np.int64]) -> Iterator[Measurement]:
+def _measurements(
+    stated: Sequence[Any], counts: npt.NDArray[np.int64], deviations: npt.NDArray[np.float64] | None
+) -> Iterator[Measurement]:
     start = 0
     for measurement in stated:
-        size = math.prod(measurement["shape"])
-        values = counts[start : start + size].reshape(measurement["shape"])
-        start += size
-        noise = float.fromhex(measurement["noise"])
+        shape, noise = measurement["shape"], float.fromhex(measurement["noise"])
+        place = slice(start, start := start + math.prod(shape))
+        scale = None
+        if deviations is not None and measurement.get("scaled"):
+            scale = deviations[place].reshape(shape) / noise
         yield Measurement(
-            measurement["step"], tuple(measurement["axes"]), cell=measurement["cell"], values=values, noise=noise
+            measurement["step"],
+            tuple(measurement["axes"]),
+            cell=measurement["cell"],
+            values=counts[place].reshape(shape),
+            noise=noise,
+            scale=scale,
         )
     if start != len(counts):
         raise ValueError

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from dpcore.errors import UsageError
 from dpcore.ledger import Ledger, Run
+from dpcore.marginals.sizes import Sizes
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, Promise, mu_of, promise_of, sampler_delta
 from dpcore.privacy.protection import Neighbours
 from dpcore.release.covered import BlocksStatement, state_blocks
@@ -54,6 +55,7 @@ class ChosenLimit:
         units: The noisy number of units by their number of rows.
         lost: The share of the rows that the limit removes, estimated from those numbers; None if they tell nothing. Units in the last
             group are taken to have the fewest rows that it allows.
+        sizes: The classes of sizes by which counts of the kept rows became counts of all rows; None if they did not.
     """
 
     rows: int
@@ -62,6 +64,7 @@ class ChosenLimit:
     noise: float
     units: dict[str, int]
     lost: float | None = None
+    sizes: Sizes | None = None
 
     @property
     def lost_at_least(self) -> bool:
@@ -169,10 +172,18 @@ class Statement:
             weighed = "" if self.weight is None else f", each {self.weighing}"
             limit = max(part.max_rows_per_unit for part in self.made_from)
             most = "at most 1 counts" if limit == 1 else f"at most {limit} count"
+            if self.by_norm:
+                most = f"as many count as keep the norm of its counts within {limit}"
             runs = f" in each of {len(self.made_from):,} runs" if len(self.made_from) > 1 else ""
             whom = f"one {self.unit} with all its rows, of which {most}{runs}{weighed}"
         change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
         return f"{change} {whom}"
+
+    @property
+    def by_norm(self) -> bool:
+        """Whether the limit on the rows of a unit is one on the norm of its counts in each measurement."""
+        chosen = self.chosen_limit
+        return chosen is not None and chosen.sizes is not None and (self.rho is not None or self.mu is not None)
 
     @property
     def sampling(self) -> str:
@@ -205,7 +216,7 @@ class Statement:
         yield from ((name, at_most(amount)) for name, amount in amounts if amount is not None)
         yield "unit", self.unit
         chosen = "" if self.chosen_limit is None else f", {self.chosen_limit.words}"
-        yield "maximum rows per unit", f"{self.max_rows_per_unit:,}{chosen}"
+        yield f"maximum {'norm' if self.by_norm else 'rows'} per unit", f"{self.max_rows_per_unit:,}{chosen}"
         if self.weight is not None:
             yield "a row counts", self.weighing
         adding = self.neighbours == "add-remove"

@@ -100,7 +100,7 @@ def distance(model: Model, measurement: Measurement) -> float:
 
 def noise_floor(model: Model, measurement: Measurement) -> float:
     """Return the expected distance from noise alone, as if the noise in each cell were normal."""
-    return float(np.sqrt(2 / np.pi) * measurement.noise * measurement.values.size / max(model.total, 1.0))
+    return float(np.sqrt(2 / np.pi) * measurement.deviations.sum() / max(model.total, 1.0))
 
 
 def without(run: Run, balance: Balance, *, weight: int) -> Balance:

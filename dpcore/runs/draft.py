@@ -55,6 +55,7 @@ def draft_of(stage: Stage, rounds: Rounds, rows: SyntheticRows, *, beginning: Be
         "strategy": declaration.strategy.name,
         "spec": declaration.spec.model_dump(mode="json", include={"privacy", "strategy"}),
         "discovered": [asdict(finding) for finding in stage.findings],
+        "privacy": statement.to_json(),
     }
     measured = tuple(strategy.measurements)
     unwritten = Release(Path(), public, declaration.universe, strategy.resolutions, measured, begun=strategy.start)

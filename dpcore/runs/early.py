@@ -76,7 +76,7 @@ def _choose_limit(stage: Stage, curator: Curator, answers: Sequence[Measurement]
     spent = curator.price([LIMIT_STEP]) / stage.run.reserved
     currency = stage.paid_by.account.currency
     chosen = choice_of(stage.declaration, NoisyUnits.of(answers[0]), currency=currency, spent=spent)
-    limited = stage.declaration.limited(chosen.rows)
+    limited = stage.declaration.limited(chosen.rows, sizes=chosen.sizes)
     curator.protect(limited.protection)
     reading = None if stage.reading is None else stage.reading.limited(limited)
     return replace(stage.planned(limited), chosen_limit=chosen, reading=reading)

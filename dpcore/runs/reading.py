@@ -174,6 +174,12 @@ class Reading:
         """
         return self._read(self._coding(universe))
 
+    def ranked_records(self, universe: Universe) -> Private:
+        """Read and encode the columns of a universe for a release, likewise: with the class of each unit's size, if counts are corrected by it."""
+        sizes = self._declaration.sizes
+        coding = self._coding(universe)
+        return self._read(coding if sizes is None else replace(coding, ends=sizes.ends))
+
     def _read(self, coding: Coding) -> Private:
         failure: DpflowError
         try:

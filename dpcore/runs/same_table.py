@@ -40,7 +40,17 @@ def taken_over(declaration: Declaration, release: Release) -> Declaration:
             f"release {name} was made with another `{changed[0]}` than the spec has, so its measurements cannot be taken over; {way_out}"
         )
     attributes = {name: release.universe.attributes[name] for name in declaration.descents()}
-    return declaration.taken_over(attributes, rows_per_unit=int(manifest["privacy"]["max_rows_per_unit"]))
+    chosen = chosen_limit_of(release)
+    if chosen is not None and chosen.sizes is not None and not declaration.corrects:
+        raise UsageError(
+            f"release {name} describes all rows, but a session counts only those within `max_rows_per_unit`, so its measurements cannot be taken "
+            f"over; {way_out}"
+        )
+    return declaration.taken_over(
+        attributes,
+        rows_per_unit=int(manifest["privacy"]["max_rows_per_unit"]),
+        sizes=None if chosen is None else chosen.sizes,
+    )
 
 
 def evidence_of(release: Release) -> Earlier:

@@ -91,7 +91,7 @@ class Stage:
         """
         if self.records is not None or self.reading is None:
             return self
-        return replace(self, records=self.reading.records(self.declaration.universe))
+        return replace(self, records=self.reading.ranked_records(self.declaration.universe))
 
     def histogram(self) -> Histogram:
         """Count the encoded rows over the universe."""

@@ -224,11 +224,12 @@ class Synthesis:
         chosen = made(stage.chosen_limit, "the limit was not chosen")
         single = chosen.rows == 1
         progress.info(
-            "at most %s row%s of each %s %s, %s",
+            "at most %s row%s of each %s %s%s, %s",
             f"{chosen.rows:,}",
             "" if single else "s",
             stage.declaration.protection.unit,
             "counts" if single else "count",
+            "" if chosen.sizes is None else " in a cell, and counts are corrected to those of all rows",
             chosen.words,
         )
         if stage.reading is not None:

@@ -230,7 +230,7 @@ class Knowledge:
             # A replicate's noise in a measurement is the same after every purchase.
             own = place if place < len(self._measured) else len(self._measured) - 1 - measured.axes[0]
             rng = np.random.default_rng([self._seed, replicate, own])
-            size, shape = measured.noise, measured.values.shape
+            size, shape = measured.deviations, measured.values.shape
             noise = rng.laplace(0.0, size / math.sqrt(2), shape) if pure else rng.normal(0.0, size, shape)
             redrawn.append(
                 replace(measured, cell=None, values=np.rint(expected[measured.axes] + noise).astype(np.int64))

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from dpcore.answers.release import Release, open_release_with
@@ -213,7 +214,7 @@ def _buy_first(ledger: Ledger, declaration: Declaration, session: Run, *, table:
             f"session {session.id} was closed before it was opened to its end; open another: dpflow session open SPEC"
         )
     declared = with_unchanged_table(declaration) if claim.unchanged else declaration
-    bought = with_epsilon(declared, claim.epsilon)
+    bought = replace(with_epsilon(declared, claim.epsilon), kept_only=True)  # what it sells counts kept rows
     with open_run(Synthesis(bought, run_id=claim.first, resume=first is not None, table=table)) as run:
         in_order(run)
 

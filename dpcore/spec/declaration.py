@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from dpcore.descent import Descent
+from dpcore.marginals.sizes import Sizes
 from dpcore.marginals.workload import Workload
 from dpcore.object_store import AnyPath, ObjectPath, any_path
 from dpcore.privacy.protection import Protection
@@ -41,7 +42,8 @@ class Declaration:
     With `discover` in the spec, `universe` has a cell for each value or bin that may be found, until `discovered` replaces them by those
     found. `provisional` is then the universe as it was before. `as_found` says that an earlier run has found them.
 
-    With `max_rows_per_unit: auto`, `rows_per_unit` is the chosen limit, and None until `limited` sets it.
+    With `max_rows_per_unit: auto`, `rows_per_unit` is the chosen limit, and None until `limited` sets it. `sizes` are then the classes of units
+    by which counts of the kept rows become counts of all rows. With `kept_only` they do not.
     """
 
     path: Path
@@ -51,7 +53,9 @@ class Declaration:
     digest: str
     provisional: Universe | None = None
     rows_per_unit: int | None = None
+    sizes: Sizes | None = None
     as_found: bool = False
+    kept_only: bool = False
 
     def descents(self) -> dict[str, Descent]:
         """Return the descents that find undeclared values and bins in the data, by column, each at its start. None if they are as found."""
@@ -169,9 +173,17 @@ class Declaration:
         constraints = tuple(learned if declared == before else declared for declared in self.universe.constraints)
         return replace(self, universe=Universe(self.universe.attributes, constraints))
 
-    def limited(self, rows_per_unit: int) -> "Declaration":
+    @property
+    def corrects(self) -> bool:
+        """Whether the release describes all rows, although only some rows of a unit with many are counted (docs/decisions/0077)."""
+        privacy = self.spec.privacy
+        chooses = privacy.max_rows_per_unit == AUTO and not self.kept_only
+        return chooses and privacy.weight is None and self.spec.persons is None and self.strategy.name != "pmw"
+
+    def limited(self, rows_per_unit: int, *, sizes: Sizes | None = None) -> "Declaration":
         """Return the declaration with the chosen limit on the rows of a unit. A declared limit stays as it is."""
-        return replace(self, rows_per_unit=rows_per_unit) if self.early[Early.LIMIT] else self
+        sizes = sizes if self.corrects else None
+        return replace(self, rows_per_unit=rows_per_unit, sizes=sizes) if self.early[Early.LIMIT] else self
 
     def discovered(self, attributes: Mapping[str, Attribute]) -> "Declaration":
         """Return the declaration with the found attributes in its universe. The hash stays the same; the cells do not increase."""
@@ -179,9 +191,11 @@ class Declaration:
         workload, before = self.spec.workload.over(universe), self.provisional or self.universe
         return replace(self, universe=universe, workload=workload, provisional=before)
 
-    def taken_over(self, attributes: Mapping[str, Attribute], *, rows_per_unit: int) -> "Declaration":
+    def taken_over(
+        self, attributes: Mapping[str, Attribute], *, rows_per_unit: int, sizes: Sizes | None
+    ) -> "Declaration":
         """Return the declaration with the attributes and the limit that an earlier run has found, so that nothing is spent on finding them."""
-        return replace(self.limited(rows_per_unit).discovered(attributes), as_found=True)
+        return replace(self.limited(rows_per_unit, sizes=sizes).discovered(attributes), as_found=True)
 
     def covering(self, blocks: Collection[str] | None) -> "Declaration":
         """Return the declaration for a run that reads these blocks, with the column of their days narrowed to them.

@@ -13,7 +13,8 @@ from dpcore.privacy.accounting import epsilon_to_gdp
 from dpcore.privacy.protection import Protection
 from dpcore.spec.parts import MOST_SHARE
 
-LIMIT_SHARE = LOSSES_SHARE = Fraction(1, 100)
+LIMIT_SHARE = Fraction(1, 25)
+LOSSES_SHARE = Fraction(1, 100)
 TOTAL_SHARE = Fraction(1, 50)
 
 LEAST = 0.016  # with less, atoms and tails of Adult are lost in the noise; see docs/decisions/0039

@@ -9,6 +9,7 @@ from dpcore.strategies.by_rounds import Column
 from dpcore.strategies.mwem import Mwem
 from dpcore.strategies.pmw import Pmw
 from dpcore.strategies.strategy import EarlyCounts, Outline, Strategy, step_name
+from dpcore.strategies.whole import Counted
 
 __all__ = [
     "Adaptive",
@@ -40,6 +41,8 @@ def strategy_for(declaration: Declaration, *, early_counts: EarlyCounts | None =
             raise SpecError("strategy pmw starts from equal weights and cannot use a `prior`; use mwem or adaptive")
         return Pmw(universe.shape, workload, rounds=chosen.rounds, alpha=chosen.alpha, zeros=zeros)
     pure = declaration.spec.privacy.delta == 0
+    sizes = declaration.sizes
+    counted = None if sizes is None else Counted(sizes, limit=declaration.protection.rows_per_unit)
     columns = [Column.of(name, attribute) for name, attribute in universe.attributes.items()]
     if isinstance(chosen, AdaptiveSpec):
         return Adaptive(
@@ -50,5 +53,14 @@ def strategy_for(declaration: Declaration, *, early_counts: EarlyCounts | None =
             model_mb=chosen.max_model_mb,
             early_counts=early_counts,
             zeros=zeros,
+            counted=counted,
         )
-    return Mwem(columns, workload, rounds=chosen.rounds, pure=pure, early_counts=early_counts, zeros=zeros)
+    return Mwem(
+        columns,
+        workload,
+        rounds=chosen.rounds,
+        pure=pure,
+        early_counts=early_counts,
+        zeros=zeros,
+        counted=counted,
+    )

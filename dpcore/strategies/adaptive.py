@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcore.curator.curator import Curator, Offer
 from dpcore.errors import SpecError
-from dpcore.marginals.measurements import LEAST_NOISE, Measurement
+from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.resolutions import Groups, Resolutions
 from dpcore.marginals.workload import Axes, Workload
 from dpcore.marginals.zeros import NO_ZEROS, Zeros
@@ -21,6 +21,7 @@ from dpcore.strategies.by_rounds import MOST_ROUNDS, MOST_ROUNDS_PURE, ByRounds,
 from dpcore.strategies.candidates import Candidates, first_candidates
 from dpcore.strategies.grouping import coarser_versions, spread_weights
 from dpcore.strategies.strategy import NOTHING, EarlyCounts, column_step
+from dpcore.strategies.whole import Counted
 from dpcore.strategies.worthwhile import ABSOLUTE, Choice, worth_cells
 
 # Tuned on Adult with fourteen columns, see docs/decisions/0014.
@@ -69,6 +70,7 @@ class Adaptive(ByRounds):
         model_mb: float,
         early_counts: EarlyCounts = NOTHING,
         zeros: Zeros = NO_ZEROS,
+        counted: Counted | None = None,
     ) -> None:
         self._model_cells = self._most_cells = int(model_mb * 2**20 / BYTES_PER_CELL)
         least = sum(column.size for column in columns) + sum(table.size for table in zeros.possible.values())
@@ -78,7 +80,9 @@ class Adaptive(ByRounds):
                 f"{what} alone take {_megabytes(least)} MB of model; write `max_model_mb: {_megabytes(4 * least)}` in `strategy`, or declare "
                 "coarser columns"
             )
-        super().__init__(columns, workload, rounds=rounds, pure=pure, early_counts=early_counts, zeros=zeros)
+        super().__init__(
+            columns, workload, rounds=rounds, pure=pure, early_counts=early_counts, zeros=zeros, counted=counted
+        )
         self._levels = {axis: _most_levels(columns[axis].size) for axis in self._ranges}
         self._candidates = Candidates(self.model, (), weights={})
         self._connects = False  # whether every pair is to be measured
@@ -173,7 +177,7 @@ class Adaptive(ByRounds):
 
     def _tells(self, measurement: Measurement) -> bool:
         """Return whether a measurement differs from the model by more than noise: its squared error by two standard deviations."""
-        errors = (measurement.values - self.model.marginal(measurement.axes)) / max(measurement.noise, LEAST_NOISE)
+        errors = (measurement.values - self.model.marginal(measurement.axes)) / measurement.variances**0.5
         chance = math.sqrt((LAPLACE_SQUARES if self._pure else GAUSSIAN_SQUARES) * errors.size)
         return float((errors**2).sum()) > errors.size + 2 * chance
 
@@ -218,6 +222,7 @@ class Adaptive(ByRounds):
 
     def _offers(self, curator: Curator, number: int) -> list[Offer]:
         noise = curator.expected_noise((1 - self.SELECTING) / (self.rounds - number + 1))
+        noise *= 1.0 if self._whole is None else self._whole.ratio
         return self._candidates.offers(
             number,
             most_cells=worth_cells(self.model.total, noise),

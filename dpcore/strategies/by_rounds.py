@@ -20,6 +20,7 @@ from dpcore.models.fitting import Transcript, fit_first, fit_last, new_model
 from dpcore.models.refine import misfit
 from dpcore.models.start import Gate, PublicRows, Start, reconsidered
 from dpcore.strategies.strategy import NOTHING, EarlyCounts, NoiseOf, Outline, Strategy, column_step, step_name
+from dpcore.strategies.whole import Counted, Whole
 from dpcore.strategies.worthwhile import ROOM, Choice, worth_cells
 from dpcore.universe import Attribute
 from dpcore.universe.extremes import bin_extremes
@@ -68,6 +69,7 @@ class ByRounds(Strategy):
         pure: Whether the noise is Laplace noise, and not Gaussian noise.
         early_counts: Counts that discovery has bought.
         zeros: The impossible cells.
+        counted: If only a part of the rows of large units is counted, what is known of it.
     """
 
     _model_cells: int | None = None
@@ -88,8 +90,10 @@ class ByRounds(Strategy):
         pure: bool,
         early_counts: EarlyCounts = NOTHING,
         zeros: Zeros = NO_ZEROS,
+        counted: Counted | None = None,
     ) -> None:
         super().__init__([column.size for column in columns], early_counts=early_counts)
+        self._whole = None if counted is None else Whole(counted.sizes, self.resolutions, limit=counted.limit)
         workload = self._within_reach(workload, columns)
         self._columns, self._workload, self._zeros = columns, workload, zeros
         self._orders = {axis: column.size - column.apart for axis, column in enumerate(columns) if column.ordered}
@@ -254,7 +258,7 @@ class ByRounds(Strategy):
 
     def begin(self, curator: Curator) -> None:
         """Measure every column, perhaps a second time, and build the first model."""
-        self._learn_all(filter(None, self._early_counts.counts.values()))
+        self._learn_all(map(self._of_all_rows, filter(None, self._early_counts.counts.values())))
         self._measure_columns(curator, self._first, suffix="")
         if self.rounds:
             self._choice = self._chosen(self._evidence.total, alone=self._alone())
@@ -293,15 +297,24 @@ class ByRounds(Strategy):
 
     def _measure(self, curator: Curator, step: str, axis: int, share: Fraction) -> None:
         """Measure a column, or a version of one, for a share of the whole budget."""
-        self._learn(curator.measure_marginal(step, (axis,), share=min(share / self._left, Fraction(1))))
+        part = min(share / self._left, Fraction(1))
+        if self._whole is None or axis >= len(self._columns):
+            self._learn(self._of_all_rows(curator.measure_marginal(step, (axis,), share=part)))
+        else:
+            self._learn(self._whole.column(curator.measure_marginal(step, (axis,), share=part, by_class=True)))
         self._left -= share
+
+    def _of_all_rows(self, measurement: Measurement) -> Measurement:
+        """Return counts of all rows, if only a part of the rows of large units was counted."""
+        return measurement if self._whole is None else self._whole.marginal(measurement)
 
     def _alone(self) -> float:
         """Return the noise of a marginal that got all of the rounds' budget: it follows from the noise of a column and the shares."""
         for measured in self.measurements:
             share = self._first[measured.axes[0]]
             if share:
-                return measured.noise * math.pow(share / self._rest(self._first), self._power)
+                classes = 1 if self._whole is None else self._whole.classes
+                return measured.noise / math.sqrt(classes) * math.pow(share / self._rest(self._first), self._power)
         return self._early_counts.alone or 0.0
 
     @property
@@ -317,7 +330,14 @@ class ByRounds(Strategy):
     def select(self, curator: Curator, number: int) -> Selection:
         """Select the candidate with the largest error."""
         share = self._selecting(self._choice) / (self.rounds - number + 1)
-        return curator.select_marginal(step_name(number, "select"), lambda: self._offers(curator, number), share=share)
+        return curator.select_marginal(
+            step_name(number, "select"), lambda: self._offered_as_kept(curator, number), share=share
+        )
+
+    def _offered_as_kept(self, curator: Curator, number: int) -> list[Offer]:
+        """Return what a round selects from, with the counts that the model expects of the rows that selections count."""
+        offers = self._offers(curator, number)
+        return offers if self._whole is None else list(map(self._whole.kept, offers))
 
     def _first_sets(self, number: int) -> Sequence[Axes]:
         """Return the pairs with the workload's target, which come first for half of the rounds."""
@@ -327,7 +347,7 @@ class ByRounds(Strategy):
         """Measure the selected marginal. The last round spends all that is left."""
         rounds_left, selecting = self.rounds - number + 1, self._selecting(self._choice)
         share = (1 - selecting) / (rounds_left - selecting)
-        return curator.measure_marginal(step_name(number, "measure"), selection.axes, share=share)
+        return self._of_all_rows(curator.measure_marginal(step_name(number, "measure"), selection.axes, share=share))
 
     def update(self, number: int, measurement: Measurement) -> None:
         """Take a few steps towards all measurements."""

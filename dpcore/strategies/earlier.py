@@ -85,6 +85,6 @@ class Earlier:
 
 def _total(measurements: Sequence[Measurement]) -> tuple[float, float]:
     """Return the number of rows by several measurements, weighted by their precision, and its variance."""
-    precisions = [1 / (measured.variance * measured.values.size) for measured in measurements]
+    precisions = [1 / float(measured.variances.sum()) for measured in measurements]
     sums = [float(measured.values.sum()) for measured in measurements]
     return float(np.average(sums, weights=precisions)), 1 / sum(precisions)

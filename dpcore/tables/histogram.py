@@ -10,10 +10,11 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.errors import StepFailed
 from dpcore.marginals.workload import Axes
 from dpcore.privacy.protection import Protection
 from dpcore.private import Private
-from dpcore.tables.counting import Chunk, Coarse, Counts, count_sets, distinct_rows
+from dpcore.tables.counting import Chunk, Coarse, Counts, count_by_norm, count_sets, distinct_rows
 from dpcore.tables.ingest.records import Records
 from dpcore.universe import CompactCodes, Universe, code_type
 
@@ -27,13 +28,15 @@ class Histogram(Private, ABC):
 
     Attributes:
         protection: How much one unit adds to these counts, at most. It is public, and comes from where the rows were bounded.
+        classes: If rows say which class of sizes their unit is in, the number of classes; else None.
     """
 
-    __slots__ = ("_coarse", "_columns", "_kept", "_kept_cells", "_shape", "protection")
+    __slots__ = ("_coarse", "_columns", "_kept", "_kept_cells", "_shape", "classes", "protection")
 
-    def __init__(self, shape: Sequence[int], *, protection: Protection) -> None:
+    def __init__(self, shape: Sequence[int], *, protection: Protection, classes: int | None = None) -> None:
         self.protection = protection
-        self._shape = tuple(shape)
+        self.classes = classes
+        self._shape = (*shape, *(() if classes is None else (classes,)))
         self._columns = len(self._shape)
         self._coarse: list[Coarse] = []
         self._kept: dict[Axes, Counts] = {}
@@ -43,9 +46,32 @@ class Histogram(Private, ABC):
     def _counts(self, sets: Sequence[Axes]) -> list[Counts]:
         """Count the rows over each set of axes, in as few passes as possible."""
 
+    @abstractmethod
+    def _by_norm(self, axes: Axes) -> Counts:
+        """Count as many rows of each unit over some axes as keep the norm of its counts within the limit on its rows."""
+
+    def contributions(self, axes: Axes, *, by_class: bool, by_norm: bool) -> Counts:
+        """Return the counts over some axes that a measurement adds noise to. Without classes of sizes, this is the marginal.
+
+        For the curator only, after the charge: the result is private.
+
+        Args:
+            axes: The axes.
+            by_class: Whether the class of the unit's size follows as the last axis.
+            by_norm: Whether of each unit as many rows count as keep the norm of its counts within the limit. Otherwise as many as the limit says.
+        """
+        if self.classes is None:
+            return self.marginal(axes)
+        asked = (*map(self._place, axes), *((self._columns - 1,) if by_class else ()))
+        return self._by_norm(asked) if by_norm else self._counts([asked])[0]
+
+    def _place(self, axis: int) -> int:
+        """Return the place of an axis: the class of sizes comes between the columns and their coarser versions."""
+        return axis if self.classes is None or axis < self._columns - 1 else axis + 1
+
     def coarsen(self, column: int, groups: npt.NDArray[np.intp]) -> None:
         """Add an axis: a column with some of its cells merged. The grouping must be public."""
-        size = int(groups.max()) + 1
+        column, size = self._place(column), int(groups.max()) + 1
         if column >= self._columns:
             finer = self._coarse[column - self._columns]
             column, groups = finer.column, groups[finer.groups]
@@ -69,7 +95,8 @@ class Histogram(Private, ABC):
                 # move it to the end of the queue, so that it is not evicted now
                 self._kept[axes] = self._kept.pop(axes)
         missing = [axes for axes in asked if axes not in self._kept]
-        for axes, counted in zip(missing, self._counts(missing) if missing else (), strict=True):
+        placed = [tuple(map(self._place, axes)) for axes in missing]
+        for axes, counted in zip(missing, self._counts(placed) if missing else (), strict=True):
             counted.flags.writeable = False
             self._kept[axes] = counted
             self._kept_cells += counted.size
@@ -79,7 +106,7 @@ class Histogram(Private, ABC):
     def _that_fit(self, sets: Sequence[Axes]) -> Iterator[Axes]:
         cells = 0
         for place, axes in enumerate(dict.fromkeys(sets)):
-            cells += prod(self._shape[axis] for axis in axes)
+            cells += prod(self._shape[self._place(axis)] for axis in axes)
             if place and cells > KEPT_CELLS:
                 return
             yield axes
@@ -88,11 +115,19 @@ class Histogram(Private, ABC):
 class LocalHistogram(Histogram):
     """Counts rows on this machine: the distinct rows if they are few, else the records chunk by chunk."""
 
-    __slots__ = ("_chunks",)
+    __slots__ = ("_chunks", "_ranked")
 
-    def __init__(self, chunks: Iterable[Chunk], *, shape: Sequence[int], protection: Protection) -> None:
-        super().__init__(shape, protection=protection)
+    def __init__(
+        self,
+        chunks: Iterable[Chunk],
+        *,
+        shape: Sequence[int],
+        protection: Protection,
+        ranked: Records | None = None,
+    ) -> None:
+        super().__init__(shape, protection=protection, classes=None if ranked is None else ranked.classes)
         self._chunks = chunks
+        self._ranked = ranked
 
     @classmethod
     def of(
@@ -106,6 +141,8 @@ class LocalHistogram(Histogram):
     def count(cls, records: Records, universe: Universe) -> "LocalHistogram":
         """Build the histogram of records: deduplicate them now if that is cheap, else count each marginal on demand."""
         shape, chunks, protection = universe.shape, _Again(records), records.protection
+        if records.classes is not None:
+            return cls(chunks, shape=shape, protection=protection, ranked=records)
         if prod(shape) <= SMALL_UNIVERSE:
             (counts,) = count_sets(chunks, shape=shape, sets=[tuple(range(len(shape)))])
             cells = np.nonzero(counts)
@@ -119,6 +156,12 @@ class LocalHistogram(Histogram):
 
     def _counts(self, sets: Sequence[Axes]) -> list[Counts]:
         return count_sets(self._chunks, shape=self._shape, sets=sets, coarse=self._coarse)
+
+    def _by_norm(self, axes: Axes) -> Counts:
+        if self._ranked is None:
+            raise StepFailed("rows without ranks cannot be counted by norm; report this")
+        chunks, norm = self._ranked.ranked_chunks(), self.protection.rows_per_unit
+        return count_by_norm(chunks, axes, shape=self._shape, coarse=self._coarse, norm=norm)
 
 
 class _Again:

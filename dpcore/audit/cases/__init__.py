@@ -9,6 +9,7 @@ from dpcore.audit.cases.histograms import noisy_histogram
 from dpcore.audit.cases.limits import limits
 from dpcore.audit.cases.means import bounded_mean
 from dpcore.audit.cases.noise import calibrated, gaussian, laplace, rounded
+from dpcore.audit.cases.norms import person_norms
 from dpcore.audit.cases.persons import person_rows
 from dpcore.audit.cases.responses import randomized_response
 from dpcore.audit.cases.selections import exponential, noisy_max
@@ -40,6 +41,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "measuring-step": measuring,
     "limit-choice": limits,
     "person-rows": person_rows,
+    "person-norms": person_norms,
     "asking-step": asking,
     "bought-sums": bought_sums,
     "gate-step": gates,

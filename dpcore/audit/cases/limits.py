@@ -22,7 +22,7 @@ from dpcore.tables.ingest.tally import BUCKETS
 from dpcore.universe import Universe
 
 EPSILON = 50.0
-"""Large, so that the hundredth of it that buys the histogram shows in few draws."""
+"""Large, so that the small part of it that buys the histogram shows in few draws."""
 
 PERSONS = 1_000
 

@@ -174,8 +174,8 @@ def limit_not_paid() -> Iterator[None]:
 
 
 class _Redrawn(Curator):
-    def _marginal_mechanism(self, share: Fraction) -> Any:
-        stated: Any = super()._marginal_mechanism(share)
+    def _marginal_mechanism(self, share: Fraction, **way: bool) -> Any:
+        stated: Any = super()._marginal_mechanism(share, **way)
 
         def mean(counts: Any) -> Any:
             draws = [stated.draw(counts) for _ in range(9)]
@@ -185,9 +185,9 @@ class _Redrawn(Curator):
 
 
 class _Underpriced(Curator):
-    def _marginal_mechanism(self, share: Fraction) -> Any:
+    def _marginal_mechanism(self, share: Fraction, **way: bool) -> Any:
         amount = CHEAPER * self._amount(share)
-        return marginal_noise(amount, currency=self._currency, protection=self._protection)
+        return marginal_noise(amount, currency=self._currency, protection=self._protection, **way)
 
     def _charge_then(
         self, step: str, statistic: Statistic, *, mechanism: Mechanism, draw: Callable[[Histogram], bytes]

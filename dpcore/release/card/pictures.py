@@ -108,6 +108,14 @@ def limit_words(statement: Statement) -> str:
     if statement.unit == "row":
         return ""
     most, unit, chosen = statement.max_rows_per_unit, statement.unit, statement.chosen_limit
+    if chosen is not None and chosen.sizes is not None:
+        counted = (
+            f"as many as keep the norm of its counts within {most:,}" if statement.by_norm else f"at most {most:,}"
+        )
+        return (
+            f"Of the rows of each {unit}, {counted} are counted, chosen at random. Counts were then corrected by how many rows each {unit} has, as far as "
+            "the noisy histogram tells. So all counts and intervals are about all rows."
+        )
     limit = f"At most {most:,} row{'' if most == 1 else 's'} of each {unit} {'is' if most == 1 else 'are'} kept, chosen at random."
     if chosen is None:
         return f"{limit} How many rows this left out was not measured, so no public figure tells. All counts and intervals are about the kept rows."

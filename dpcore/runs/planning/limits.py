@@ -5,13 +5,13 @@ the rows per unit and the spec alone (docs/decisions/0041). A plan shows what ea
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import mean, median
 
 from dpcore.errors import UsageError
 from dpcore.marginals.measurements import LEAST_NOISE, Measurement
+from dpcore.marginals.sizes import Sizes
 from dpcore.privacy.accounting import Currency
 from dpcore.release import ChosenLimit
 from dpcore.release.statement import CLEAR
@@ -26,8 +26,11 @@ from dpcore.tables.ingest.tally import BUCKETS, EDGES
 BEYOND = 2 * EDGES[-1]
 """The number of rows that a unit in the last bucket is taken to have. The histogram does not tell how many there are."""
 
-TYPICAL = (*EDGES[:2], *((low + 1 + high) / 2 for low, high in pairwise(EDGES[1:])), BEYOND)
-"""The number of rows that a unit of each bucket is taken to have: the middle of the bucket."""
+ISOLATED = 6.0
+"""How many standard deviations of noise a bucket above an empty one stands out by: a unit of it may have more rows than all others together."""
+
+TYPICAL = (*EDGES, BEYOND)
+"""The number of rows that a unit of each bucket is taken to have."""
 
 UNLIKE = 0.2
 """The assumed L1 distance between the distributions of a column in lost rows and in all rows.
@@ -35,6 +38,14 @@ UNLIKE = 0.2
 It was 0.15 to 0.21 on the table of visits that the rule was fitted to.
 """
 
+STILL_UNLIKE = 0.05
+"""Likewise, where counts are corrected by the classes of sizes: it was 0.04 to 0.1 on visits and on blood tests (docs/decisions/0077)."""
+
+LEAST_CLASS = 0.05
+"""The least share of the rows that a class of sizes has."""
+
+MOST_NOISE = 0.1
+"""The largest expected L1 error of a column, as a share of the rows, at which it is counted by class: noise grows with the root of the classes."""
 
 RowsKept = Callable[[int], float]
 """Returns about how many rows a limit keeps."""
@@ -130,12 +141,26 @@ def expected_errors(declaration: Declaration, rows: RowsKept, *, currency: Curre
     marginals, shape = declaration.workload.marginals, declaration.universe.shape
     columns = mean(len(axes) for axes in marginals)
     cells = median(math.prod(shape[axis] for axis in axes) for axes in marginals)
-    errors = []
-    for limit, terms in affordable(declaration, currency=currency, rows=rows):
+    errors, unlike = [], STILL_UNLIKE if declaration.corrects else UNLIKE
+    by_norm = declaration.corrects and currency is not Currency.PURE
+
+    def counted(limit: int) -> float:
+        return rows(by_norm_of(limit, shape) if by_norm else limit)
+
+    for limit, terms in affordable(declaration, currency=currency, rows=counted):
         noise, lost = column_error(terms, shape), 1 - rows(limit) / whole
-        squares = columns * (noise**2 + (UNLIKE * lost) ** 2) + ABSOLUTE**2 * cells / rows(limit)
+        squares = columns * (noise**2 + (unlike * lost) ** 2) + ABSOLUTE**2 * cells / counted(limit)
         errors.append(LimitError(limit, math.sqrt(squares)))
     return tuple(errors)
+
+
+def by_norm_of(limit: int, shape: Sequence[int]) -> int:
+    """Return about how many rows of a unit keep the norm of its counts in a column within a limit, if half of the cells share them evenly.
+
+    >>> [by_norm_of(limit, (2, 8, 18)) for limit in (1, 2, 8)]
+    [1, 4, 16]
+    """
+    return math.floor(limit * min(limit, math.sqrt(max(1.0, median(shape) / 2))))
 
 
 def chosen_limit(errors: Sequence[LimitError]) -> int:
@@ -151,7 +176,7 @@ def chosen_limit(errors: Sequence[LimitError]) -> int:
 class NoisyUnits:
     """Noisy numbers of units by bucket of their rows, with the standard deviation of their noise.
 
-    >>> units = NoisyUnits((900, 100, -3, 5, 0, 2, 1, 0), noise=4.0)
+    >>> units = NoisyUnits((900, 100, -3, 5, 0, 2, 1, *[0] * 7), noise=4.0)
     >>> units.rows(1), units.rows(2)
     (1000.0, 1100.0)
     """
@@ -166,9 +191,55 @@ class NoisyUnits:
 
     def rows(self, limit: int) -> float:
         """Estimate the number of rows that a limit keeps. Buckets that do not stand out of the noise count as empty."""
-        least = CLEAR * max(self.noise, LEAST_NOISE)
-        buckets = (count * min(rows, limit) for count, rows in zip(self.counts, TYPICAL, strict=True) if count >= least)
-        return float(math.fsum(buckets))
+        return float(math.fsum(count * min(typical, limit) for typical, count in self.clear()))
+
+    def clear(self) -> Iterator[tuple[int, int]]:
+        """Yield the buckets that stand out of the noise: the rows of their units, and the number of units.
+
+        >>> list(NoisyUnits((100, 12, 11, 0, 23, 0, 24, *[0] * 7), noise=4.0).clear())
+        [(1, 100), (2, 12), (64, 24)]
+        """
+        last: int | None = None
+        for place, (typical, count) in enumerate(zip(TYPICAL, self.counts, strict=True)):
+            standing = CLEAR if last in {None, place - 1} else ISOLATED
+            if count >= standing * max(self.noise, LEAST_NOISE):
+                last = place
+                yield typical, count
+
+
+def sizes_of(declaration: Declaration, units: NoisyUnits, *, limit: int, currency: Currency) -> Sizes | None:
+    """Return the classes of sizes by which counts of kept rows become counts of all; None if no rows are lost, or nothing is known of them.
+
+    Args:
+        declaration: The granted declaration, before discovery.
+        units: The noisy histogram of the rows per unit.
+        limit: The chosen limit.
+        currency: The account's currency.
+    """
+    clear = list(units.clear())
+    rows = math.fsum(typical * count for typical, count in clear)
+    if not declaration.corrects or not clear or clear[-1][0] <= limit:
+        return None
+    limited = declaration.limited(limit)
+    most = limit if currency is Currency.PURE else by_norm_of(limit, declaration.universe.shape)
+    terms = terms_of(limited, strategy_for(limited), currency=currency, rows=max(1, round(units.rows(most))))
+    payable = (MOST_NOISE / column_error(terms, declaration.universe.shape)) ** 2
+    least = max(LEAST_CLASS, 1 / max(1, math.floor(payable))) * rows
+    ends: list[int] = []
+    classes: list[list[tuple[int, int]]] = [[]]
+    left = rows
+    for typical, count in clear:
+        classes[-1].append((typical, count))
+        left -= typical * count
+        if sum(map(math.prod, classes[-1])) >= least and left >= least:
+            ends.append(typical)
+            classes.append([])
+    return Sizes(
+        ends=tuple(ends),
+        rows=tuple(math.fsum(map(math.prod, own)) for own in classes),
+        units=tuple(math.fsum(count for _, count in own) for own in classes),
+        deviation=units.noise * math.hypot(*(typical for typical, _ in clear)) / rows,
+    )
 
 
 def rows_kept(chosen: ChosenLimit) -> int | None:
@@ -190,4 +261,7 @@ def choice_of(declaration: Declaration, units: NoisyUnits, *, currency: Currency
     whole = units.rows(EDGES[-1] + 1)
     lost = 1 - units.rows(limit) / whole if whole else None
     by_bucket = dict(zip(BUCKETS, units.counts, strict=True))
-    return ChosenLimit(rows=limit, of=AUTO_LIMITS, spent=spent, noise=units.noise, units=by_bucket, lost=lost)
+    sizes = sizes_of(declaration, units, limit=limit, currency=currency)
+    return ChosenLimit(
+        rows=limit, of=AUTO_LIMITS, spent=spent, noise=units.noise, units=by_bucket, lost=lost, sizes=sizes
+    )

@@ -21,6 +21,7 @@ from dpcore.tables.cluster.work import (
     as_frame,
     code_piece,
     count_partition,
+    count_partition_by_norm,
     finish_units,
     id_column,
     sum_piece,
@@ -50,14 +51,23 @@ class ClusterRecords(Versioned):
         client: The client of the cluster.
         parts: The rows, as dataframes on its workers.
         kind: Rows of the same columns, of which there are none.
+        classes: As in `Records`.
     """
 
-    __slots__ = ("client", "kind", "parts")
+    __slots__ = ("classes", "client", "kind", "parts")
 
-    def __init__(
-        self, *, client: Client, parts: Sequence["Delayed"], kind: Coded, protection: Protection, version: str | None
+    def __init__(  # noqa: PLR0913  where they are, and what is known of them
+        self,
+        *,
+        client: Client,
+        parts: Sequence["Delayed"],
+        kind: Coded,
+        protection: Protection,
+        version: str | None,
+        classes: int | None,
     ) -> None:
         super().__init__(version, protection=protection)
+        self.classes = classes
         self.client = client
         self.parts = parts
         self.kind = kind
@@ -120,7 +130,14 @@ class DaskEngine(Engine):
 
         rows, sums = _asked(client, rows_and_sums, doing="reading the table")
         version = None if fingerprint is None else fingerprint.version(sum(sums, start=Fingerprint.nothing()))
-        return ClusterRecords(client=client, parts=rows, kind=after, protection=coding.counted, version=version)
+        return ClusterRecords(
+            client=client,
+            parts=rows,
+            kind=after,
+            protection=coding.counted,
+            version=version,
+            classes=coding.classes,
+        )
 
     def count(self, records: ClusterRecords, universe: Universe) -> Histogram:
         """Return a histogram that counts on the workers, on demand."""
@@ -144,7 +161,7 @@ class ClusterHistogram(Histogram):
     __slots__ = ("_records",)
 
     def __init__(self, records: ClusterRecords, universe: Universe) -> None:
-        super().__init__(universe.shape, protection=records.protection)
+        super().__init__(universe.shape, protection=records.protection, classes=records.classes)
         self._records = records
 
     def _counts(self, sets: Sequence[Axes]) -> list[Counts]:
@@ -155,17 +172,27 @@ class ClusterHistogram(Histogram):
 
         # a worker holds a few times as many 8-byte integers
         for group in in_groups(sets, cells=cells, most=1 << 22):
-            sums = self._sums(group, cells=sum(map(cells, group)))
+            sums = self._sums(count_partition, cells=sum(map(cells, group)), sets=group, limit=self._limit)
             marginals = np.split(sums, np.cumsum([cells(axes) for axes in group])[:-1])
             shapes = [[self._shape[axis] for axis in axes] for axes in group]
             counts += [marginal.reshape(shape) for marginal, shape in zip(marginals, shapes, strict=True)]
         return counts
 
-    def _sums(self, sets: Sequence[Axes], *, cells: int) -> Counts:
-        """Return the counts of all sets in one row. Nothing else leaves the workers."""
+    @property
+    def _limit(self) -> int | None:
+        """How many of the ranked rows of each unit count; None if rows have no ranks."""
+        return None if self.classes is None else self.protection.rows_per_unit
+
+    def _by_norm(self, axes: Axes) -> Counts:
+        shape = [self._shape[axis] for axis in axes]
+        sums = self._sums(count_partition_by_norm, cells=prod(shape), axes=axes, norm=self.protection.rows_per_unit)
+        return sums.reshape(shape)
+
+    def _sums(self, function: Callable[..., Counts], *, cells: int, **asked: Any) -> Counts:
+        """Return what a function counts in all partitions, in one row. Nothing else leaves the workers."""
         records, word = self._records, _new_word()
-        settings = {"kind": records.kind, "shape": self._shape, "sets": sets, "coarse": tuple(self._coarse)}
-        count = delayed(Task(count_partition, word=word, doing="counting", **settings), pure=True)
+        settings = {"kind": records.kind, "shape": self._shape, "coarse": tuple(self._coarse), **asked}
+        count = delayed(Task(function, word=word, doing="counting", **settings), pure=True)
 
         def total() -> Counts:
             rows = [

@@ -13,11 +13,11 @@ import pyarrow as pa
 from dpcore.errors import UsageError
 from dpcore.marginals.workload import Axes
 from dpcore.tables.cluster.failures import publicly
-from dpcore.tables.counting import Coarse, Counts, count_sets
+from dpcore.tables.counting import Coarse, Counts, count_by_norm, count_sets
 from dpcore.tables.ingest.coded import Coded
 from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
-from dpcore.tables.ingest.records import Coder, finished, piece_sums, reduced
+from dpcore.tables.ingest.records import Coder, finished, piece_sums, reduced, within
 from dpcore.tables.sources.part import Part
 from dpcore.tables.sources.source import read_piece
 from dpcore.version import installed_version
@@ -101,10 +101,30 @@ def finish_units(frame: pd.DataFrame, *, kind: Coded, coding: Coding) -> pd.Data
     return as_frame(finished(reduced(as_coded(frame, kind), coding), coding))
 
 
-def count_partition(
-    frame: pd.DataFrame, *, kind: Coded, shape: Sequence[int], sets: Sequence[Axes], coarse: Sequence[Coarse]
+def count_partition_by_norm(  # noqa: PLR0913  as `count_by_norm`
+    frame: pd.DataFrame, *, kind: Coded, shape: Sequence[int], axes: Axes, coarse: Sequence[Coarse], norm: int
 ) -> Counts:
-    """Count a partition over some sets of axes, and return all counts in one row. The rows of all partitions add up."""
+    """Count a partition of whole units by norm, and return the counts in one row."""
     rows = as_coded(frame, kind)
-    counts = count_sets([(rows.codes, rows.weights)], shape=shape, sets=sets, coarse=coarse)
+    counts = count_by_norm([(rows.codes, rows.weights)], axes, shape=shape, coarse=coarse, norm=norm)
+    return counts.reshape(1, -1)
+
+
+def count_partition(  # noqa: PLR0913  as `count_sets`
+    frame: pd.DataFrame,
+    *,
+    kind: Coded,
+    shape: Sequence[int],
+    sets: Sequence[Axes],
+    coarse: Sequence[Coarse],
+    limit: int | None,
+) -> Counts:
+    """Count a partition over some sets of axes, and return all counts in one row. The rows of all partitions add up.
+
+    With a limit, rows have ranks as weights, and so many of each unit count.
+    """
+    rows = as_coded(frame, kind)
+    ranks = rows.weights
+    weights = ranks if limit is None or ranks is None else within(ranks, limit=limit)
+    counts = count_sets([(rows.codes, weights)], shape=shape, sets=sets, coarse=coarse)
     return np.concatenate([marginal.ravel() for marginal in counts])[np.newaxis]

@@ -113,7 +113,7 @@ def _count_joints(
             rows = _rows_of(batch)
             keys = keys if len(keys) >= rows else np.empty(rows, dtype=np.intp)
             weights = _joined_weights(batch)
-            columns = [_columns(codes, coarse, used=used) for codes, _ in batch]
+            columns = [axis_codes(codes, coarse, used=used) for codes, _ in batch]
             for axes, total in zip(sets, totals, strict=True):
                 _make_keys(columns, axes, shape=shape, keys=keys[:rows])
                 counted = np.bincount(keys[:rows], weights=weights, minlength=total.size)
@@ -154,7 +154,7 @@ def _joined_weights(batch: Sequence[Chunk]) -> CompactCodes | None:
     )
 
 
-def _columns(
+def axis_codes(
     codes: Sequence[CompactCodes], coarse: Sequence[Coarse], *, used: Collection[int]
 ) -> Sequence[CompactCodes]:
     """Return the codes of a chunk by axis. Those of a coarse axis are computed only if it is used."""

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import UsageError
-from dpcore.tables.ingest.coded import Coded, Column
+from dpcore.tables.ingest.coded import Coded, Column, first_rows
 from dpcore.tables.ingest.draws import Words
+from dpcore.tables.ingest.tally import EDGES, edges_of
 from dpcore.tables.sources.ids import HashedIds
 
 Places: TypeAlias = npt.NDArray[np.intp]
@@ -28,6 +29,56 @@ def bound(coded: Coded, *, rows_per_unit: int) -> Coded:
         raise UsageError("rows without ids and draws cannot be bounded; code them by unit")
     ties = (*coded.codes, *(() if coded.weights is None else (coded.weights,)))
     return coded.take(smallest_draws(coded.ids, coded.draws, rows_per_unit=rows_per_unit, ties=ties))
+
+
+def bound_and_seen(coded: Coded, *, rows_per_unit: int) -> Coded:
+    """Keep the same rows, and note with each unit how many rows it has in all. Bounding parts first does not change the result.
+
+    >>> ids = np.array([[7, 1], [8, 1], [7, 1], [7, 1]], dtype=np.uint64)
+    >>> codes, draws = [np.arange(4, dtype=np.uint8)], np.array([4, 1, 3, 2], dtype=np.uint64)
+    >>> rows = Coded(codes, weights=None, ids=ids, draws=draws, seen=np.ones(4, dtype=np.uint64))
+    >>> kept = bound_and_seen(rows, rows_per_unit=2)
+    >>> kept.codes[0].tolist(), kept.seen.tolist()
+    ([1, 2, 3], [1, 2, 1])
+    """
+    if coded.ids is None or coded.draws is None or coded.seen is None:
+        raise UsageError("rows without ids and draws cannot be bounded; code them by unit")
+    order = np.lexsort((coded.ids[:, 1], coded.ids[:, 0]))
+    unit = np.empty(len(order), dtype=np.intp)
+    unit[order] = np.cumsum(first_rows(coded.ids[order])) - 1
+    ties = coded.codes
+    kept = smallest_draws(coded.ids, coded.draws, rows_per_unit=rows_per_unit, ties=ties)
+    left = np.ones(len(order), dtype=np.bool_)
+    left[kept] = False
+    units = int(unit.max(initial=-1)) + 1
+    lost = np.zeros(units, dtype=np.uint64)
+    np.add.at(lost, unit[left], coded.seen[left].astype(np.uint64))
+    bounded = coded.take(kept)
+    owners, firsts = np.unique(unit[kept], return_index=True)
+    seen = coded.seen[kept].astype(np.uint64)
+    seen[firsts] += lost[owners]
+    return Coded(bounded.codes, weights=bounded.weights, ids=bounded.ids, draws=bounded.draws, seen=seen)
+
+
+def ranked(coded: Coded, *, ends: Sequence[int]) -> Coded:
+    """Return whole units, each with its rows in the order of their draws: the class of its size as the last code, and the rank of each row as weight.
+
+    Args:
+        coded: All kept rows of the units, with the numbers of rows that they stand for.
+        ends: The most rows of a unit in each class but the last one.
+    """
+    if coded.ids is None or coded.draws is None or coded.seen is None:
+        raise UsageError("rows without ids and draws cannot be ranked; code them by unit")
+    order = np.lexsort((*coded.codes, coded.draws, coded.ids[:, 1], coded.ids[:, 0]))
+    first = first_rows(coded.ids[order])
+    starts = np.flatnonzero(first)
+    unit = np.cumsum(first) - 1
+    ranks = (np.arange(len(order)) - starts[unit]).astype(np.uint32)
+    totals = np.add.reduceat(coded.seen[order].astype(np.uint64), starts) if len(starts) else coded.seen
+    draws = coded.draws[order][starts]  # the smallest of each unit
+    at = edges_of(totals, draws, edges=EDGES)
+    classes = np.searchsorted(np.array(ends), np.array([*EDGES, EDGES[-1] + 1])[at], side="left").astype(np.uint8)
+    return Coded([*(code[order] for code in coded.codes), classes[unit]], weights=ranks, ids=None, draws=None)
 
 
 def smallest_draws(ids: HashedIds, draws: Words, *, rows_per_unit: int, ties: Sequence[Column]) -> Places:

@@ -24,17 +24,25 @@ class Coded(Carried):
         weights: How often each row counts, or None if each counts once.
         ids: The keyed hash of each row's id, or None.
         draws: The random word of each row, or None.
+        seen: How many rows of its unit each row stands for, itself and those left out before; None if nobody asks.
     """
 
-    __slots__ = ("codes", "draws", "ids", "weights")
+    __slots__ = ("codes", "draws", "ids", "seen", "weights")
 
     def __init__(
-        self, codes: Sequence[CompactCodes], *, weights: Weights | None, ids: HashedIds | None, draws: Words | None
+        self,
+        codes: Sequence[CompactCodes],
+        *,
+        weights: Weights | None,
+        ids: HashedIds | None,
+        draws: Words | None,
+        seen: Weights | None = None,
     ) -> None:
         self.codes = tuple(codes)
         self.weights = weights
         self.ids = ids
         self.draws = draws
+        self.seen = seen
 
     @classmethod
     def joined(cls, parts: Sequence["Coded"]) -> "Coded":
@@ -46,17 +54,18 @@ class Coded(Carried):
         return first.like(columns)
 
     def columns(self) -> tuple[Column, ...]:
-        """Return all columns as one-dimensional arrays: codes, weights, the two words of the id, draws."""
+        """Return all columns as one-dimensional arrays: codes, weights, the rows seen, the two words of the id, draws."""
         ids = () if self.ids is None else (self.ids[:, 0], self.ids[:, 1])
-        return (*self.codes, *_given(self.weights), *ids, *_given(self.draws))
+        return (*self.codes, *_given(self.weights), *_given(self.seen), *ids, *_given(self.draws))
 
     def like(self, columns: Sequence[Column]) -> "Coded":
         """Build rows from columns in the order of `columns`, with the same optional columns as this object."""
         rest = list(columns)
         draws = None if self.draws is None else rest.pop()
         ids = None if self.ids is None else np.column_stack((rest.pop(-2), rest.pop()))
+        seen = None if self.seen is None else rest.pop()
         weights = None if self.weights is None else rest.pop()
-        return Coded(rest, weights=weights, ids=ids, draws=draws)
+        return Coded(rest, weights=weights, ids=ids, draws=draws, seen=seen)
 
     @property
     def rows(self) -> int:
@@ -70,6 +79,7 @@ class Coded(Carried):
             weights=None if self.weights is None else self.weights[rows],
             ids=None if self.ids is None else self.ids[rows],
             draws=None if self.draws is None else self.draws[rows],
+            seen=None if self.seen is None else self.seen[rows],
         )
 
     def split(self, parts: int) -> list["Coded"]:
@@ -83,7 +93,13 @@ class Coded(Carried):
         return [ordered.take(slice(begin, end)) for begin, end in zip((0, *ends), ends, strict=False)]
 
     def _parts(self) -> dict[str, object]:
-        return {"codes": self.codes, "weights": self.weights, "ids": self.ids, "draws": self.draws}
+        return {
+            "codes": self.codes,
+            "weights": self.weights,
+            "ids": self.ids,
+            "draws": self.draws,
+            "seen": self.seen,
+        }
 
 
 def first_rows(ids: HashedIds) -> npt.NDArray[np.bool_]:

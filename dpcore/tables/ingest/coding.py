@@ -37,6 +37,7 @@ class Coding:
         edges: If the records are units with their number of rows (`dpcore.tables.ingest.tally`), the edges of the buckets of those numbers;
             None for bounded rows.
         constant: The columns of the universe in which the kept rows of a unit are made to agree (`dpcore.tables.ingest.agreement`).
+        ends: If the records say which class of sizes their unit is in, the most rows of a unit in each class but the last one; else None.
     """
 
     universe: Universe
@@ -45,6 +46,18 @@ class Coding:
     rules: Rules | None = None
     edges: tuple[int, ...] | None = None
     constant: tuple[str, ...] = ()
+    ends: tuple[int, ...] | None = None
+
+    @property
+    def reach(self) -> int:
+        """The most rows of a unit that are read. Where classes count, a measurement may count up to the square of the limit: see `contributions`."""
+        limit = self.protection.rows_per_unit
+        return limit if self.ends is None else limit**2
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes of sizes; None if the records do not say them."""
+        return None if self.ends is None else len(self.ends) + 1
 
     @property
     def agreeing(self) -> tuple[int, ...]:
@@ -114,7 +127,8 @@ class Coding:
             ids, has_id = hash_ids(taken(batch.column(self.protection.unit), rows), key=draws.unit_key())
             counts &= has_id
             words = draws.words(piece, start, int(places.max(initial=-1)) + 1)[places[counting]]
-        coded = Coded(codes, weights=weights, ids=ids, draws=words)
+        seen = None if self.ends is None else np.ones(len(counting), dtype=np.uint64)
+        coded = Coded(codes, weights=weights, ids=ids, draws=words, seen=seen)
         return coded if counts.all() else coded.take(counts)
 
     def words(

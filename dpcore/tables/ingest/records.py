@@ -13,7 +13,7 @@ import pyarrow as pa
 from dpcore.privacy.protection import Protection
 from dpcore.private import Private
 from dpcore.tables.ingest.agreement import agreed
-from dpcore.tables.ingest.bounding import bound
+from dpcore.tables.ingest.bounding import bound, bound_and_seen, ranked
 from dpcore.tables.ingest.coded import Coded, Weights
 from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws
@@ -45,14 +45,27 @@ class Versioned(Private):
 
 
 class Records(Versioned):
-    """Coded rows in chunks, with weights if they are declared. The chunks can be iterated any number of times."""
+    """Coded rows in chunks, with weights if they are declared. The chunks can be iterated any number of times.
 
-    __slots__ = ("_spool", "_weighted")
+    Attributes:
+        classes: If the rows say which class of sizes their unit is in, the number of classes. The class is then the last code.
+    """
 
-    def __init__(self, spool: Spool, *, weighted: bool, protection: Protection, version: str | None = None) -> None:
+    __slots__ = ("_spool", "_weighted", "classes")
+
+    def __init__(
+        self,
+        spool: Spool,
+        *,
+        weighted: bool,
+        protection: Protection,
+        version: str | None = None,
+        classes: int | None = None,
+    ) -> None:
         super().__init__(version, protection=protection)
         self._spool = spool
         self._weighted = weighted
+        self.classes = classes
 
     @classmethod
     def of(cls, codes: Sequence[CompactCodes], *, weights: Weights | None, protection: Protection) -> "Records":
@@ -67,7 +80,15 @@ class Records(Versioned):
         For counting on the private side only.
         """
         for columns in self._spool.chunks():
-            yield (columns[:-1], columns[-1]) if self._weighted else (columns, None)
+            if self.classes is not None:
+                yield columns[:-1], within(columns[-1], limit=self.protection.rows_per_unit)
+            else:
+                yield (columns[:-1], columns[-1]) if self._weighted else (columns, None)
+
+    def ranked_chunks(self) -> Iterator[tuple[tuple[CompactCodes, ...], Weights]]:
+        """Yield chunks of whole units: one array of codes for each attribute and the class, and the rank of each row among those of its unit."""
+        for columns in self._spool.chunks():
+            yield columns[:-1], columns[-1]
 
 
 def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint | None = None) -> Records:
@@ -88,7 +109,18 @@ def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerp
     for chunk in _joined(coded, rows=CHUNK_ROWS):
         spool.append(chunk.columns())
     version = None if fingerprint is None else fingerprint.version(sums)
-    return Records(spool, weighted=coding.counted.weight is not None, protection=coding.counted, version=version)
+    return Records(
+        spool,
+        weighted=coding.counted.weight is not None,
+        protection=coding.counted,
+        version=version,
+        classes=coding.classes,
+    )
+
+
+def within(ranks: Weights, *, limit: int) -> Weights:
+    """Return how often each row counts if only the first rows of each unit do: once or not at all."""
+    return (ranks < limit).astype(np.uint8)
 
 
 def readable_version(source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
@@ -139,7 +171,11 @@ class Coder:
 
 def reduced(coded: Coded, coding: Coding) -> Coded:
     """Keep the rows of each unit that may count, or join its records. Reducing parts of the rows first does not change the result."""
-    return bound(coded, rows_per_unit=coding.protection.rows_per_unit) if coding.edges is None else tallied(coded)
+    if coding.edges is not None:
+        return tallied(coded)
+    if coding.ends is not None:
+        return bound_and_seen(coded, rows_per_unit=coding.reach)
+    return bound(coded, rows_per_unit=coding.protection.rows_per_unit)
 
 
 def finished(coded: Coded, coding: Coding) -> Coded:
@@ -149,6 +185,8 @@ def finished(coded: Coded, coding: Coding) -> Coded:
     """
     if coding.edges is not None:
         return bucketed(coded, edges=coding.edges)
+    if coding.ends is not None:
+        return ranked(coded, ends=coding.ends)
     rows = agreed(coded, axes=coding.agreeing)
     return Coded(rows.codes, weights=rows.weights, ids=None, draws=None)
 

@@ -2,33 +2,35 @@
 
 Each unit adds one record, in one bucket, however many rows it has, and no record depends on another unit. Adding or removing a unit
 therefore changes one count by one, and replacing a unit changes at most two.
+
+Between two edges a unit is counted at one of them, at random: at the nearer one more often, so that on average its number of rows is right.
+Then the sum of units times edges is on average the number of rows, however few the edges are.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
 from dpcore.errors import UsageError
-from dpcore.tables.ingest.coded import Coded, first_rows
-from dpcore.universe import Categorical, Universe
+from dpcore.tables.ingest.coded import Coded, Weights, first_rows
+from dpcore.tables.ingest.draws import Words
+from dpcore.universe import Categorical, CompactCodes, Universe
 
-EDGES = (1, 2, 4, 8, 16, 32, 64)
-"""The most rows of each bucket except the last one, which has no upper end: 1, 2, 3-4, 5-8, ..., 33-64, more."""
+EDGES = tuple(1 << power for power in range(13))
+"""The numbers of rows at which units are counted: 1, 2, 4, ..., 4096. Units with more are counted together."""
 
 
 def bucket_names(edges: Sequence[int]) -> tuple[str, ...]:
-    """Name the buckets between edges.
+    """Name the buckets at some edges.
 
-    >>> bucket_names((1, 2, 4, 6))
-    ('1', '2', '3-4', '5-6', 'more than 6')
+    >>> bucket_names((1, 2, 4))
+    ('1', '2', '4', 'more than 4')
     """
-    bounded = (f"{high}" if high == low + 1 else f"{low + 1}-{high}" for low, high in pairwise((0, *edges)))
-    return (*bounded, f"more than {edges[-1]}")
+    return (*map(str, edges), f"more than {edges[-1]}")
 
 
 def tally_universe(edges: Sequence[int]) -> Universe:
-    """Return the universe of the records: the buckets between edges."""
+    """Return the universe of the records: the buckets at some edges."""
     return Universe({"rows": Categorical(bucket_names(edges))})
 
 
@@ -58,20 +60,40 @@ def tallied(coded: Coded) -> Coded:
     order = np.lexsort((coded.ids[:, 1], coded.ids[:, 0]))
     starts = np.flatnonzero(first_rows(coded.ids[order]))
     joined = coded.take(order[starts])
-    sums = np.add.reduceat(coded.weights[order], starts) if len(starts) else coded.weights
-    return Coded(joined.codes, weights=sums.astype(np.uint64), ids=joined.ids, draws=joined.draws)
+    if not len(starts):
+        return joined
+    sums = np.add.reduceat(coded.weights[order], starts).astype(np.uint64)
+    draws = None if coded.draws is None else np.minimum.reduceat(coded.draws[order], starts)
+    return Coded(joined.codes, weights=sums, ids=joined.ids, draws=draws)
 
 
 def bucketed(coded: Coded, *, edges: Sequence[int] = EDGES) -> Coded:
     """Return the bucket of each unit's number of rows, and nothing else.
 
     >>> ids = np.arange(10, dtype=np.uint64).reshape(5, 2)
-    >>> sums = np.array([1, 3, 4, 64, 1000], dtype=np.uint64)
-    >>> units = Coded([np.zeros(5, dtype=np.uint8)], weights=sums, ids=ids, draws=np.zeros(5, dtype=np.uint64))
+    >>> sums, draws = np.array([1, 4, 6, 6, 9000], dtype=np.uint64), np.array([0, 0, 0, (1 << 32) - 1, 0], dtype=np.uint64)
+    >>> units = Coded([np.zeros(5, dtype=np.uint8)], weights=sums, ids=ids, draws=draws)
     >>> bucketed(units).codes[0].tolist()
-    [0, 2, 2, 6, 7]
+    [0, 2, 3, 2, 13]
     """
-    if coded.weights is None:
+    if coded.weights is None or coded.draws is None:
         raise UsageError("records without weights have no bucket; join them by unit first")
-    buckets = np.searchsorted(np.array(edges, dtype=np.uint64), coded.weights, side="left")
-    return Coded([buckets.astype(np.uint8)], weights=None, ids=None, draws=None)
+    return Coded([edges_of(coded.weights, coded.draws, edges=edges)], weights=None, ids=None, draws=None)
+
+
+def edges_of(rows: Weights, draws: Words, *, edges: Sequence[int]) -> CompactCodes:
+    """Return the edge at which each unit is counted; one more than the last for units that have more rows.
+
+    Args:
+        rows: The number of rows of each unit.
+        draws: The smallest draw of each unit, whose last 32 bits decide.
+        edges: The edges, rising from 1.
+    """
+    ends = np.array(edges, dtype=np.float64)
+    above = np.searchsorted(ends, rows, side="left")
+    below = np.maximum(above - 1, 0)
+    gap = np.take(ends, above, mode="clip") - ends[below]
+    part = np.divide(rows - ends[below], gap, out=np.ones(len(rows)), where=gap > 0)  # from 0 at the edge below to 1
+    decides = (draws & np.uint64(0xFFFFFFFF)).astype(np.float64) / 2.0**32
+    up = (above == len(ends)) | (decides < part)
+    return np.where(up, above, below).astype(np.uint8)

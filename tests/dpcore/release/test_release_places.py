@@ -439,7 +439,9 @@ def test_manifests_of_other_ledgers_do_not_fill_the_memory(published: Published)
             tracemalloc.stop()
 
     def least(*, others: int) -> int:
-        return min(peak(others=others) for _ in range(3))  # other threads of this process may take some memory meanwhile
+        return min(
+            peak(others=others) for _ in range(3)
+        )  # other threads of this process may take some memory meanwhile
 
     one = least(others=1)
     assert least(others=4) < 1.5 * one
