@@ -100,9 +100,14 @@ def _read(path: Path) -> pd.DataFrame:
         return pd.read_pickle(path, compression="xz")  # noqa: S301  a package of the index
 
 
+def data_set(name: str) -> pd.DataFrame:
+    """Return a data set as it is, such as `survival/nafld1`."""
+    return _read(folder() / f"{name}.pkl.compress").reset_index(drop=True)
+
+
 def table(name: str) -> tuple[dict[str, Any], pd.DataFrame]:
     """Return the spec of a table, for its rows, and the table."""
-    frame = _read(folder() / f"{name}.pkl.compress")
+    frame = data_set(name)
     columns = _columns(frame)
     frame = pd.DataFrame({column: frame[column] for column in columns}).reset_index(drop=True)
     for column, declared in columns.items():

@@ -141,6 +141,21 @@ def test_the_units_by_their_number_of_rows_are_those_of_one_machine(engine: Dask
     assert (there.marginal((0,)) > 0).sum() > 2
 
 
+def test_counts_by_norm_and_by_class_are_those_of_one_machine(engine: DaskEngine, folder: Path) -> None:
+    source = Source.locate(SourceSpec(path="parquet"), base=folder)
+    here, there = counted(engine, source, Coding(universe=UNIVERSE, protection=BY_PERSON, window=None, ends=(1, 4)))
+    assert_equal(here, there, [(), (0,), (1, 3)])
+    for histogram in (here, there):
+        histogram.coarsen(1, np.array([0, 0, 1, 1]))
+    for axes in ((0,), (3, 1), (4, 0)):
+        for by_norm in (True, False):
+            left, right = (each.contributions(axes, by_class=True, by_norm=by_norm) for each in (here, there))
+            assert left.shape == (*left.shape[: len(axes)], 3)
+            assert np.array_equal(left, right)
+    by_norm, kept = (there.contributions((3,), by_class=False, by_norm=norm).sum() for norm in (True, False))
+    assert by_norm > kept > 0
+
+
 def test_a_window_leaves_the_same_rows_out(engine: DaskEngine, folder: Path) -> None:
     calendar = Calendar("day", Every.MONTH, start=date(2026, 1, 1), arrived=None, grace_days=0)
     window = Window.of(calendar, ["2026-02"])
