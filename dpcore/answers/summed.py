@@ -161,7 +161,7 @@ class _Sum:
         parts = [self._part(place, marginal) for place in range(len(self.releases))]
         values, variances = sum(counts for counts, _ in parts), sum(variances for _, variances in parts)
         noise = math.sqrt(float(np.mean(variances)))
-        return replace(marginal, values=np.rint(values).astype(np.int64), noise=noise, scale=None)
+        return replace(marginal, values=np.rint(values).astype(np.int64), noise=noise, each=None)
 
     def _part(self, place: int, marginal: Measurement) -> tuple[Weights, Weights]:
         """Return a release's counts in a marginal of the sum, and their variances: measured, or by its model."""

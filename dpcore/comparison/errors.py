@@ -198,7 +198,9 @@ def _exact(measured: Measurement, release: Release, rows: CodedRows, cells: Comp
     counts = np.array(rows.total) if joint is None else joint.counts(tuple(range(len(sizes))), sizes)
     values = counts if measured.cell is None else counts.ravel()[measured.cell : measured.cell + 1]
     exact = np.rint(values).astype(np.int64).reshape(measured.values.shape)
-    return replace(measured, values=exact, noise=measured.noise / 10)  # the closer the fit, the longer it takes
+    return replace(
+        measured, values=exact, noise=measured.noise / 10, each=None
+    )  # the closer the fit, the longer it takes
 
 
 def _first_codes(cells: Comparable, column: int) -> npt.NDArray[np.intp]:

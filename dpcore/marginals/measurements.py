@@ -32,7 +32,7 @@ class Measurement:
     """A noisy marginal, or one noisy cell of a marginal, with the noise's standard deviation per value.
 
     For a whole marginal, `cell` is None and `values` has the marginal's shape. For a single cell, `cell` is its flat index and
-    `values` has one element. With `scale`, the noise of each value is so many times as wide.
+    `values` has one element. If values have noise of different widths, `each` has their standard deviations, and `noise` is a typical one.
     """
 
     step: str
@@ -40,7 +40,7 @@ class Measurement:
     cell: int | None
     values: Counts
     noise: float
-    scale: npt.NDArray[np.float64] | None = None
+    each: npt.NDArray[np.float64] | None = None
 
     @property
     def of_column(self) -> bool:
@@ -49,13 +49,13 @@ class Measurement:
 
     @property
     def variance(self) -> float:
-        """The variance that its noise counts with, in a value of scale 1."""
+        """The variance that typical noise of it counts with."""
         return max(self.noise, LEAST_NOISE) ** 2
 
     @property
     def deviations(self) -> npt.NDArray[np.float64]:
         """The standard deviation of the noise in each value."""
-        return np.full(self.values.shape, self.noise) if self.scale is None else self.noise * self.scale
+        return np.full(self.values.shape, self.noise) if self.each is None else self.each
 
     @property
     def variances(self) -> npt.NDArray[np.float64]:

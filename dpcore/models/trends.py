@@ -79,7 +79,20 @@ def keep_trends(model: Model, evidence: Evidence, functions: Functions, *, order
     ]
     if not missed:
         return dict(functions)
-    return _Correction(model, functions, {axes: marginals[axes] for axes in singles}, missed).solve()
+    before = _misfit(model, evidence)
+    corrected = _Correction(model, functions, {axes: marginals[axes] for axes in singles}, missed).solve()
+    if _misfit(model, evidence) > max(before, sum(target.counts.size for _, target in evidence)):
+        model.assign(functions)  # the trend contradicts other counts by more than noise explains
+        return dict(functions)
+    return corrected
+
+
+def _misfit(model: Model, evidence: Evidence) -> float:
+    """Return the squared error of a model's marginals, in units of the noise: about the number of cells if noise is all that is wrong."""
+    marginals = model.marginals(evidence.axes)
+    return math.fsum(
+        float(np.sum((marginals[axes] - target.counts) ** 2 / target.variance)) for axes, target in evidence
+    )
 
 
 def _ranks(resolutions: Resolutions, axis: int, *, inside: int) -> Vector:

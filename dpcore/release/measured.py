@@ -54,7 +54,7 @@ def measurement_schema(universe: Universe, measurements: Sequence[Measurement], 
             "shape": measurement.values.shape,
             "noise": measurement.noise.hex(),
         }
-        | ({} if measurement.scale is None else {"scaled": True})
+        | ({} if measurement.each is None else {"each": True})
         for measurement in measurements
     ]
     public = {"shape": resolutions.shape[: resolutions.columns], "versions": versions, "measurements": stated}
@@ -100,9 +100,9 @@ def read_measurements(path: AnyPath) -> tuple[Resolutions, tuple[Measurement, ..
         with open_regular(path) as opened, pq.ParquetFile(opened) as file:
             public = json.loads((file.schema_arrow.metadata or {})[_METADATA])
             counts = file.read(columns=["noisy_count"])["noisy_count"].to_numpy()
-            scaled = any(measurement.get("scaled") for measurement in public["measurements"])
+            differ = any(measurement.get("each") for measurement in public["measurements"])
             column = "noise_standard_deviation"
-            deviations = file.read(columns=[column])[column].to_numpy() if scaled else None
+            deviations = file.read(columns=[column])[column].to_numpy() if differ else None
         resolutions = Resolutions(public["shape"])
         for version in public["versions"]:
             if version.get("apart"):
@@ -122,16 +122,14 @@ def _measurements(
     for measurement in stated:
         shape, noise = measurement["shape"], float.fromhex(measurement["noise"])
         place = slice(start, start := start + math.prod(shape))
-        scale = None
-        if deviations is not None and measurement.get("scaled"):
-            scale = deviations[place].reshape(shape) / noise
+        differ = deviations is not None and measurement.get("each")
         yield Measurement(
             measurement["step"],
             tuple(measurement["axes"]),
             cell=measurement["cell"],
             values=counts[place].reshape(shape),
             noise=noise,
-            scale=scale,
+            each=deviations[place].reshape(shape) if differ and deviations is not None else None,
         )
     if start != len(counts):
         raise ValueError

@@ -82,7 +82,7 @@ class Whole:
         factor = self._ratios(measured.axes, counted)
         self.ratio = self._sizes.total / float(counted.sum())
         values = np.rint(measured.values * factor).astype(np.int64)
-        return replace(measured, values=values, noise=measured.noise * self.ratio, scale=factor / self.ratio)
+        return replace(measured, values=values, noise=measured.noise * self.ratio, each=measured.noise * factor)
 
     def _ratios(self, axes: Axes, counted: Floats) -> Floats:
         return ratios([self._of(axis) for axis in axes], rows=self._rows, counted=counted)

@@ -8,7 +8,7 @@ import pytest
 from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.workload import Axes
-from dpcore.models import DenseModel, Evidence, FactoredModel, Functions, Model, refine
+from dpcore.models import DenseModel, Evidence, FactoredModel, Functions, Model, refine, trends
 from dpcore.models.trends import keep_trends
 
 CELLS, ROWS, NOISE = 24, 40_000, 16.0
@@ -116,3 +116,26 @@ def test_of_two_measurements_of_a_pair_the_one_with_less_noise_counts() -> None:
     functions = fitted(model, evidence, [(0,), (1,), (0, 1), (1, coarse)])
     keep_trends(model, evidence, functions, orders=ORDERS)
     assert trend(model.marginal((0, 1))) == pytest.approx(trend(counts), rel=0.1)
+
+
+def test_a_correction_that_other_counts_contradict_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On hospital stays, the trend of a rare corner once moved a pair of columns by half of its rows."""
+    counts, sets = correlated(0.5), [(0,), (1,), (0, 1)]
+    evidence = measured(counts, sets, seed=1)
+    model = DenseModel(counts.shape, total=1.0)
+    functions = fitted(model, evidence, sets)
+    before = model.marginal((0, 1)).copy()
+    corner = np.zeros(counts.shape)
+    corner[INNER - 3 : INNER, :3] = 12.0
+
+    def too_far(_: object) -> Functions:
+        model.assign(wrong)
+        return wrong
+
+    wrong = {**functions, (0, 1): functions[0, 1] + corner}
+    monkeypatch.setattr(trends._Correction, "solve", too_far)
+    kept = keep_trends(model, evidence, functions, orders=ORDERS)
+    assert kept == dict(functions)
+    assert model.marginal((0, 1)) == pytest.approx(before)
+    model.assign(wrong)
+    assert np.abs(model.marginal((0, 1)) - before).sum() > 0.5 * ROWS  # so far it would have gone

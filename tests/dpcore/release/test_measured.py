@@ -1,6 +1,7 @@
 """The table of noisy measurements: its keys, and how measurements are restored from it."""
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -70,6 +71,7 @@ def measured() -> tuple[Resolutions, list[Measurement]]:
         Measurement(f"step {at}", axes, None, rng.integers(-9, 99, resolutions.shape_of(axes)), noise=rng.random())
         for at, axes in enumerate(sets)
     ]
+    made[2] = replace(made[2], each=rng.random(made[2].values.shape))  # counts that were corrected
     total = Measurement("total", (), cell=None, values=np.array(7, dtype=np.int64), noise=0.1)
     cell = Measurement("cell", (1, 3), cell=5, values=np.array([-3]), noise=1e-300)
     return resolutions, [total, *made, cell]
@@ -93,6 +95,8 @@ def test_every_measurement_is_restored_exactly(tmp_path: Path) -> None:
     assert np.array_equal(restored.groups(0, 7), resolutions.groups(0, 7))
     assert [each.to_bytes() for each in found] == [each.to_bytes() for each in measurements]
     assert [each.step for each in found] == [each.step for each in measurements]
+    assert [each.deviations.tolist() for each in found] == [each.deviations.tolist() for each in measurements]
+    assert [each.each is None for each in found].count(False) == 1
 
 
 def test_a_file_that_does_not_say_what_it_measured_is_refused(tmp_path: Path) -> None:

@@ -357,7 +357,7 @@ def test_a_resumed_run_and_one_that_goes_on_from_it_correct_by_the_same_classes(
             synthesize(different.spec, run_id="r")
     resumed = synthesize(different.spec, run_id="r", resume=True)
     measured = open_release(resumed.release).measurements
-    assert all(measurement.scale is not None for measurement in measured)
+    assert all(measurement.each is not None for measurement in measured)
     again = synthesize(different.spec, run_id="r")  # replayed
     assert again.release == resumed.release
 
