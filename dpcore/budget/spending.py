@@ -1,0 +1,135 @@
+"""One step of a task while it runs: begin it, keep its value, or leave it paid."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from dpcore.budget import steps
+from dpcore.budget.identity import Step, digest_of
+from dpcore.budget.steps import Order
+from dpcore.budget.values import from_bytes, to_bytes
+from dpcore.errors import DpflowError, UsageError
+from dpcore.ledger import Account, Ledger, Operation, OperationState, open_ledger
+from dpcore.mechanisms.declared import Declared, DpSgd
+from dpcore.privacy.accounting import Currency, epsilon_of
+from dpcore.reporting.formatting import at_most
+from dpcore.steward.approvals import approval_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a step states: its unit, its guarantee, and who pays in which blocks."""
+
+    unit: str
+    mechanism: Declared
+    blocks: tuple[str, ...] | None
+    analyst: str | None
+    purpose: str | None
+    approved: bool
+    lease_seconds: int
+
+    def order(self, payer: Account) -> Order:
+        """Return what the step reserves. Raise if the account protects others, or does not count such a guarantee."""
+        neighbours = self.mechanism.neighbours if isinstance(self.mechanism, DpSgd) else payer.neighbours
+        for what, stated, fixed in (("unit", self.unit, payer.unit), ("neighbours", neighbours, payer.neighbours)):
+            if stated != fixed:
+                raise UsageError(
+                    f"this step protects {what} {stated}, but account '{payer.name}' protects {fixed}, and an account's terms are fixed; "
+                    "state what the step really protects, and pay from an account with these terms"
+                )
+        return Order(
+            account=payer.name,
+            amount=_price(self.mechanism, payer.currency),
+            blocks=self.blocks,
+            analyst=self.analyst,
+            purpose=self.purpose,
+        )
+
+
+@lru_cache(maxsize=1_000)  # a price in GDP takes a millisecond
+def _price(mechanism: Declared, currency: Currency) -> int:
+    return mechanism.price(currency)
+
+
+class Spending:
+    """A step that was charged, or the value that was kept of it before.
+
+    Attributes:
+        kept: Whether there is a value, so that nothing has to run.
+        value: The value, as the ledger has it: tuples have become lists.
+    """
+
+    def __init__(self, operation: Operation, *, place: str) -> None:
+        self._operation = operation
+        self._place = place
+        self.kept = False
+        self.value: Any = None
+        if operation.state is OperationState.COMMITTED:
+            self._keep(operation.output or b"")
+
+    def keep(self, value: object) -> Any:
+        """Keep a value durably, once. Return it as the ledger has it.
+
+        Everybody who may read the ledger may read it: it must be public, as a differentially private result is.
+
+        Raises:
+            RunHeld: If another worker has taken the step over. Do not use the value.
+            UsageError: If the value cannot be stored, or one is kept already.
+        """
+        if self.kept:
+            raise UsageError("this step has a value already; use it, or give what is new a step of its own")
+        written = to_bytes(value)
+        with open_ledger() as ledger:
+            steps.keep(ledger, self._operation, written)
+        self._keep(written)
+        return self.value
+
+    def leave(self) -> None:
+        """End a step without a value. It stays paid, and the next attempt pays again."""
+        if self._operation.state is OperationState.COMMITTED:
+            return
+        try:
+            if not self.kept:
+                # What the body raised matters more. An attempt that could not be ended is ended by the next one.
+                with suppress(DpflowError), open_ledger() as ledger:
+                    steps.end(ledger, self._operation)
+        finally:
+            steps.leave(self._place, self._operation)
+
+    def _keep(self, written: bytes) -> None:
+        self.kept, self.value = True, from_bytes(written)
+
+
+def begin(account: str, step: Step, terms: Terms) -> Spending:
+    """Charge for a step before its body runs, or find its value."""
+    with open_ledger() as ledger:
+        payer = ledger.account(account)
+        operation = steps.begin(
+            ledger,
+            step,
+            terms.order(payer),
+            mechanism=terms.mechanism.describe(),
+            seconds=terms.lease_seconds,
+            reserve=None if step.scope is None else reserve_of(account, step.scope),
+            approve=lambda amount: None if terms.approved else require_approval(payer, amount),
+        )
+        return Spending(operation, place=ledger.place)
+
+
+def reserve_of(account: str, scope: str) -> str:
+    """Return the name of a flow run's reserve in an account."""
+    return f"reserve-{digest_of([account, scope])[:20]}"
+
+
+def require_approval(payer: Account, amount: int) -> None:
+    """Raise if the account's steward must approve an amount."""
+    approval = approval_of(payer.name)
+    if approval is None:
+        return
+    asked = epsilon_of(amount, currency=payer.currency, delta=payer.delta)
+    if asked > approval.above:
+        raise UsageError(
+            f"account {payer.name} needs the steward's approval above epsilon {at_most(approval.above)}, and this asks for epsilon "
+            f"{at_most(asked)}; ask for less, or, as the steward, say approved=True"
+        )
