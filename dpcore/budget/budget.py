@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import wraps
@@ -13,7 +13,7 @@ from dpcore.budget import spending, steps
 from dpcore.budget.identity import scoped, step_named, step_of_call
 from dpcore.budget.spending import Spending, Terms
 from dpcore.budget.steps import Order
-from dpcore.errors import UsageError
+from dpcore.errors import DpflowError, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms.declared import Declared, StatedEpsilon, StatedMu, StatedRho
 from dpcore.privacy.accounting import budget_of
@@ -79,7 +79,11 @@ class Budget:
         terms = _terms(unit, guarantee, blocks, analyst, purpose, approved=approved, lease_seconds=lease_seconds)
 
         def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-            if not inspect.isfunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            if (
+                not inspect.isfunction(function)
+                or inspect.isgeneratorfunction(function)
+                or inspect.isasyncgenfunction(function)
+            ):
                 raise UsageError("spends belongs directly above a function that returns its result, below @task")
 
             def begin(*args: Any, **kwargs: Any) -> Callable[[], Spending]:
@@ -198,9 +202,11 @@ class Budget:
                 steps.open_reserve(ledger, name, order, claim=f"reserve of {amount} in flow run {scope}")
             try:
                 yield
-            finally:
-                with open_ledger() as ledger:
-                    steps.close_reserve(ledger, name)
+            except BaseException:
+                with suppress(DpflowError):  # what the flow raised matters more
+                    spending.close(name)
+                raise
+            spending.close(name)
 
 
 def _guarantee(

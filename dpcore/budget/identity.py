@@ -8,7 +8,7 @@ import inspect
 import json
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -70,7 +70,9 @@ def step_of_call(
     try:
         named = None if name is None else name.format(**bound.arguments)
     except (KeyError, IndexError, ValueError, AttributeError):
-        raise UsageError(f"the name of step {function.__name__} must use its arguments only, as in 'mean-{{month}}'") from None
+        raise UsageError(
+            f"the name of step {function.__name__} must use its arguments only, as in 'mean-{{month}}'"
+        ) from None
     return _step(account, function.__name__, what, name=named, text=arguments_text(dict(bound.arguments)))
 
 

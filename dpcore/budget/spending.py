@@ -10,7 +10,7 @@ from dpcore.budget.identity import Step, digest_of
 from dpcore.budget.steps import Order
 from dpcore.budget.values import from_bytes, to_bytes
 from dpcore.errors import DpflowError, UsageError
-from dpcore.ledger import Account, Ledger, Operation, OperationState, open_ledger
+from dpcore.ledger import Account, Operation, OperationState, open_ledger
 from dpcore.mechanisms.declared import Declared, DpSgd
 from dpcore.privacy.accounting import Currency, epsilon_of
 from dpcore.reporting.formatting import at_most
@@ -115,6 +115,12 @@ def begin(account: str, step: Step, terms: Terms) -> Spending:
             approve=lambda amount: None if terms.approved else require_approval(payer, amount),
         )
         return Spending(operation, place=ledger.place)
+
+
+def close(reserve: str) -> None:
+    """Return what a flow run's reserve has left."""
+    with open_ledger() as ledger:
+        steps.close_reserve(ledger, reserve)
 
 
 def reserve_of(account: str, scope: str) -> str:

@@ -123,7 +123,9 @@ def _next_attempt(ledger: Ledger, step: Step) -> tuple[int, Operation | None]:
         if run is None:
             return number, None
         if run.claim != step.claim:
-            raise UsageError(f"the name '{step.name}' belongs to another step or to other arguments; give this one a name of its own")
+            raise UsageError(
+                f"the name '{step.name}' belongs to another step or to other arguments; give this one a name of its own"
+            )
         if (kept := ledger.operation(run.id, VALUE)) is not None:
             return number, kept
         if run.state is RunState.OPEN:
@@ -169,7 +171,9 @@ def _drawn(ledger: Ledger, reserve: str, order: Order) -> Order | None:
         raise budget_refused(payer, currency=account.currency, requested=order.amount, remaining=last.remaining)
     blocks = None if account.blocks_by is None else ledger.blocks_of(last.id)
     if order.blocks is not None and not set(order.blocks) <= set(blocks or ()):
-        raise UsageError(f"a block of this step is not in the flow run's reserve in account '{account.name}'; reserve it as well")
+        raise UsageError(
+            f"a block of this step is not in the flow run's reserve in account '{account.name}'; reserve it as well"
+        )
     ledger.refund(last.id, lease=None)
     whole = replace(order, blocks=blocks, analyst=last.analyst, purpose=last.purpose)
     if rest := last.remaining - order.amount:

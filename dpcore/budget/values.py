@@ -6,6 +6,8 @@ A value is read back from a ledger that others write to as well, so nothing here
 import base64
 import json
 import math
+from datetime import date, time
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -78,14 +80,13 @@ def arguments_text(arguments: dict[str, Any]) -> str:
 
 
 def _checked(value: object) -> None:
-    from datetime import date, time  # noqa: PLC0415
-    from pathlib import PurePath  # noqa: PLC0415
-
     if isinstance(value, list | tuple):
         for part in value:
             _checked(part)
     elif isinstance(value, dict) and all(isinstance(name, str) for name in value):
         _checked(list(value.values()))
-    elif not (value is None or isinstance(value, str | bool | int | PurePath | date | time)):
-        if not (isinstance(value, float) and math.isfinite(value)):
-            raise UsageError("not a plain value")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise UsageError("no finite number")
+    elif not (value is None or isinstance(value, str | int | PurePath | date | time)):
+        raise UsageError("no plain value")
