@@ -1,0 +1,57 @@
+"""A short version of `budget_storm` on both stores, and proof that it would see a broken protocol. `make campaign` runs the whole."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.campaign import often
+
+ROOT = Path(__file__).parents[2]
+WORKERS = 8
+TASKS, CAP = often((24, 10), campaign=(200, 77))
+KILLS = often(8, campaign=60)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
+    if request.param == "postgres":
+        monkeypatch.setenv("DPFLOW_LEDGER_URL", request.getfixturevalue("postgres_server").new_database())
+        monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "private"))
+        monkeypatch.setenv("DPFLOW_REGISTRY", str(tmp_path / "registry"))
+    return tmp_path
+
+
+def storm(folder: Path, *arguments: object) -> dict[str, Any]:
+    program = [sys.executable, "-m", "tests.faults.budget_storm", *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return dict(json.loads(run.stdout))
+
+
+@pytest.mark.campaign
+def test_exactly_what_the_account_can_pay_for_runs(place: Path) -> None:
+    seen = storm(place, "race", "--workers", WORKERS, "--tasks", TASKS, "--cap", CAP)
+    assert (seen["bodies"], seen["twice"], seen["failed"]) == (CAP, 0, 0)
+    assert (seen["values"], seen["charges"], seen["spent"]) == (CAP, CAP, CAP)
+
+
+@pytest.mark.campaign
+def test_nothing_is_lost_and_nothing_that_was_kept_runs_again_after_a_kill(place: Path) -> None:
+    seen = storm(place, "kills", "--times", KILLS, "--tasks", 2)
+    assert (seen["deaths"], seen["again_after_kept"], seen["tasks_with_two_values"]) == (KILLS, 0, 0)
+    assert seen["kept"] <= seen["values"] <= seen["bodies"] <= seen["charges"] == seen["spent"] <= seen["values"] + KILLS
+
+
+def test_a_protocol_without_leases_or_replays_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
+    for folder in (race := tmp_path / "race", kills := tmp_path / "kills"):
+        folder.mkdir()
+    assert storm(kills, "kills", "--times", 5, "--tasks", 2, "--planted", "no replay")["again_after_kept"] > 0
+    assert storm(race, "race", "--workers", 4, "--tasks", 12, "--cap", 30, "--planted", "no lease")["twice"] > 0
