@@ -10,11 +10,11 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from dpcore.budget import spending, steps
+from dpcore.budget.connection import opened
 from dpcore.budget.identity import scoped, step_named, step_of_call
 from dpcore.budget.spending import Spending, Terms
 from dpcore.budget.steps import Order
 from dpcore.errors import DpflowError, UsageError
-from dpcore.ledger import open_ledger
 from dpcore.mechanisms.declared import Declared, StatedEpsilon, StatedMu, StatedRho
 from dpcore.privacy.accounting import budget_of
 
@@ -188,7 +188,7 @@ class Budget:
         stated = _guarantee(epsilon, delta, rho, mu, None)
         with scoped() as scope:
             name = spending.reserve_of(self.account, scope)
-            with open_ledger() as ledger:
+            with opened() as ledger:
                 payer = ledger.account(self.account)
                 if isinstance(stated, StatedEpsilon) and stated.delta:
                     _, amount = budget_of(float(stated.epsilon), delta=float(stated.delta), currency=payer.currency)

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +40,8 @@ class Step:
 
 def flow_run() -> str | None:
     """Return the id of the flow run that this code is in, or of a task run outside any flow; None if Prefect runs neither."""
-    if "prefect" not in sys.modules:
-        return _scope.get()
-    found = (import_module(f"prefect.runtime.{kind}_run").id for kind in ("flow", "task"))
+    loaded = (sys.modules.get(f"prefect.runtime.{kind}_run") for kind in ("flow", "task"))
+    found = (module.id for module in loaded if module is not None)
     return next((str(run) for run in found if run), _scope.get())
 
 

@@ -6,11 +6,12 @@ from functools import lru_cache
 from typing import Any
 
 from dpcore.budget import steps
+from dpcore.budget.connection import opened
 from dpcore.budget.identity import Step, digest_of
 from dpcore.budget.steps import Order
 from dpcore.budget.values import from_bytes, to_bytes
 from dpcore.errors import DpflowError, UsageError
-from dpcore.ledger import Account, Operation, OperationState, open_ledger
+from dpcore.ledger import Account, Operation, OperationState
 from dpcore.mechanisms.declared import Declared, DpSgd
 from dpcore.privacy.accounting import Currency, epsilon_of
 from dpcore.reporting.formatting import at_most
@@ -80,7 +81,7 @@ class Spending:
         if self.kept:
             raise UsageError("this step has a value already; use it, or give what is new a step of its own")
         written = to_bytes(value)
-        with open_ledger() as ledger:
+        with opened() as ledger:
             steps.keep(ledger, self._operation, written)
         self._keep(written)
         return self.value
@@ -92,7 +93,7 @@ class Spending:
         try:
             if not self.kept:
                 # What the body raised matters more. An attempt that could not be ended is ended by the next one.
-                with suppress(DpflowError), open_ledger() as ledger:
+                with suppress(DpflowError), opened() as ledger:
                     steps.end(ledger, self._operation)
         finally:
             steps.leave(self._place, self._operation)
@@ -103,23 +104,22 @@ class Spending:
 
 def begin(account: str, step: Step, terms: Terms) -> Spending:
     """Charge for a step before its body runs, or find its value."""
-    with open_ledger() as ledger:
-        payer = ledger.account(account)
+    with opened() as ledger:
         operation = steps.begin(
             ledger,
             step,
-            terms.order(payer),
+            lambda: terms.order(ledger.account(account)),
             mechanism=terms.mechanism.describe(),
             seconds=terms.lease_seconds,
             reserve=None if step.scope is None else reserve_of(account, step.scope),
-            approve=lambda amount: None if terms.approved else require_approval(payer, amount),
+            approve=lambda amount: None if terms.approved else require_approval(ledger.account(account), amount),
         )
         return Spending(operation, place=ledger.place)
 
 
 def close(reserve: str) -> None:
     """Return what a flow run's reserve has left."""
-    with open_ledger() as ledger:
+    with opened() as ledger:
         steps.close_reserve(ledger, reserve)
 
 

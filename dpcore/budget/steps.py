@@ -39,7 +39,7 @@ class Order:
 def begin(  # noqa: PLR0913  who pays, for what, how much, and out of what
     ledger: Ledger,
     step: Step,
-    order: Order,
+    order_of: Callable[[], Order],
     *,
     mechanism: Mapping[str, object],
     seconds: int,
@@ -51,7 +51,7 @@ def begin(  # noqa: PLR0913  who pays, for what, how much, and out of what
     Args:
         ledger: The ledger.
         step: The step.
-        order: What it takes.
+        order_of: Returns what it takes.
         mechanism: The description of its guarantee.
         seconds: How long its worker has it for itself.
         reserve: The flow run's reserve, from which it draws if that is open.
@@ -70,6 +70,7 @@ def begin(  # noqa: PLR0913  who pays, for what, how much, and out of what
         with ledger.together():
             number, kept = _next_attempt(ledger, step)
             if kept is None:
+                order = order_of()
                 drawn = None if reserve is None else _drawn(ledger, reserve, order)
                 if drawn is None:
                     approve(order.amount)
@@ -92,7 +93,7 @@ def keep(ledger: Ledger, operation: Operation, value: bytes) -> None:
     Raises:
         RunHeld: If another worker has taken the step over. Its value counts, and this one must not be used.
     """
-    with ledger.together():
+    with ledger.together(remember=False):  # as after any commit: what was charged is remembered already
         ledger.commit(operation, value)
         ledger.settle(operation.run, release=None, lease=Lease(operation.run, operation.fence))
 

@@ -168,15 +168,20 @@ class Connection:
             yield scan
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """Make the steps of the protocol inside the context one durable transaction: all of them happen, or none."""
+    def together(self, *, remember: bool = True) -> Iterator[None]:
+        """Make the steps of the protocol inside the context one durable transaction: all of them happen, or none.
+
+        Args:
+            remember: Whether to remember the new head, as each step alone would: needed before anything is drawn.
+        """
         with self._writing() as rows:
             self._shared = rows
             try:
                 yield
             finally:
                 self._shared = None
-        self._remember()
+        if remember:
+            self._remember()
 
     @contextmanager
     def _writing(self) -> Iterator[WritingTransaction]:

@@ -18,11 +18,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dpcore import Budget
-from dpcore.budget import steps
 from dpcore.errors import BudgetRefused, RunHeld
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.ledger import ledger as protocol
@@ -63,6 +63,8 @@ def race(arguments: argparse.Namespace) -> dict[str, Any]:
     """Let all workers try all tasks at once."""
 
     def work(number: int) -> None:
+        os.close(go)
+        os.read(began, 1)
         tasks = list(range(arguments.tasks))
         random.Random(arguments.seed + number).shuffle(tasks)  # noqa: S311  an order is no secret
         for task in tasks:
@@ -72,12 +74,16 @@ def race(arguments: argparse.Namespace) -> dict[str, Any]:
                 note(type(refused).__name__, task)
 
     began, go = os.pipe()
-    workers = [forked(lambda number=number: (os.close(go), os.read(began, 1), work(number))) for number in range(arguments.workers)]
+    workers = [forked(partial(work, number)) for number in range(arguments.workers)]
     begin = time.perf_counter()
     os.close(go)  # all workers wait for the end of this pipe
     codes = [ended(worker) for worker in workers]
     lines = notes()
-    return summary(lines) | {"failed": sum(map(bool, codes)), "refused": count("BudgetRefused", lines), "seconds": time.perf_counter() - begin}
+    return summary(lines) | {
+        "failed": sum(map(bool, codes)),
+        "refused": count("BudgetRefused", lines),
+        "seconds": time.perf_counter() - begin,
+    }
 
 
 def kills(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -87,7 +93,7 @@ def kills(arguments: argparse.Namespace) -> dict[str, Any]:
     deaths = 0
     while True:
         dies_at = drawn.randint(1, 90) if deaths < arguments.times else -1
-        code = ended(forked(lambda at=dies_at: work_until(at, arguments.tasks, fresh=deaths)))
+        code = ended(forked(partial(work_until, dies_at, arguments.tasks, fresh=deaths)))
         if code == 0 and dies_at < 0:
             break
         deaths += code != 0
@@ -157,7 +163,10 @@ def summary(lines: list[tuple[str, int]]) -> dict[str, Any]:
         "again_after_kept": len(again),
         "charges": len(runs),
         "values": sum(values),
-        "tasks_with_two_values": sum(number > 1 for number in Counter(run.id.split("/")[0] for run, has in zip(runs, values, strict=True) if has).values()),
+        "tasks_with_two_values": sum(
+            number > 1
+            for number in Counter(run.id.split("/")[0] for run, has in zip(runs, values, strict=True) if has).values()
+        ),
         "spent": spent // PRICE,
     }
 
@@ -204,9 +213,7 @@ def _no_lease() -> None:
 
 def _no_replay() -> None:
     """Forget what was kept."""
-    kept = Ledger.operation
-    Ledger.operation = lambda self, run, step: None  # type: ignore[method-assign]
-    _ = kept, steps
+    Ledger.operation = lambda *_: None  # type: ignore[assignment,method-assign]
 
 
 PLANTED = {"no lease": _no_lease, "no replay": _no_replay}

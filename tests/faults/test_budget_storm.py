@@ -46,7 +46,9 @@ def test_exactly_what_the_account_can_pay_for_runs(place: Path) -> None:
 def test_nothing_is_lost_and_nothing_that_was_kept_runs_again_after_a_kill(place: Path) -> None:
     seen = storm(place, "kills", "--times", KILLS, "--tasks", 2)
     assert (seen["deaths"], seen["again_after_kept"], seen["tasks_with_two_values"]) == (KILLS, 0, 0)
-    assert seen["kept"] <= seen["values"] <= seen["bodies"] <= seen["charges"] == seen["spent"] <= seen["values"] + KILLS
+    assert (
+        seen["kept"] <= seen["values"] <= seen["bodies"] <= seen["charges"] == seen["spent"] <= seen["values"] + KILLS
+    )
 
 
 def test_a_protocol_without_leases_or_replays_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

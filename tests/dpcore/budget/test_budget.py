@@ -112,8 +112,9 @@ def test_a_step_that_another_worker_holds_is_refused_until_that_one_is_gone(
 ) -> None:
     opened()
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as other:
+        name = worker(other.pid)
         with monkeypatch.context() as patch:
-            patch.setattr("dpcore.ledger.ledger.this_worker", lambda name=worker(other.pid): name)
+            patch.setattr("dpcore.ledger.ledger.this_worker", lambda: name)
             theirs = clinic.spend("held", unit=UNIT, epsilon=0.1, name="held")
             theirs.__enter__()
         steps._active.clear()  # they are in another process
@@ -214,7 +215,7 @@ def test_a_reserve_is_refused_at_its_start(place: Path) -> None:
 
 def test_steps_draw_from_the_reserve_and_the_rest_goes_back(place: Path) -> None:
     opened(epsilon=0.5)
-    seen, count = counting()
+    _, count = counting()
     with clinic.reserve(epsilon=0.4):
         assert remaining() == TENTH
         count(1)
@@ -262,8 +263,8 @@ def test_units_and_neighbours_must_be_those_of_the_account(folder: Path) -> None
     opened(currency=Currency.GDP, neighbours=Neighbours.REPLACE_ONE)
     with pytest.raises(UsageError, match="protects unit row, but account 'clinic' protects patient_id"):
         counting(unit="row")[1](1)
+    training = DpSgd(noise_multiplier=100, steps=2, sampling_rate=0.1, neighbours=Neighbours.ADD_REMOVE)
     with pytest.raises(UsageError, match="protects neighbours add-remove"):
-        training = DpSgd(noise_multiplier=100, steps=2, sampling_rate=0.1, neighbours=Neighbours.ADD_REMOVE)
         counting(epsilon=None, mechanism=training)[1](1)
     assert runs() == ()
 
