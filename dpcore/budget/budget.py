@@ -16,6 +16,7 @@ from dpcore.budget.spending import Spending, Terms
 from dpcore.budget.steps import Order
 from dpcore.errors import DpflowError, UsageError
 from dpcore.mechanisms.declared import Declared, StatedEpsilon, StatedMu, StatedRho
+from dpcore.mechanisms.noise import Noise
 from dpcore.privacy.accounting import budget_of
 
 Parameters = ParamSpec("Parameters")
@@ -51,7 +52,7 @@ class Budget:
         delta: Stated | None = None,
         rho: Stated | None = None,
         mu: Stated | None = None,
-        mechanism: Declared | None = None,
+        mechanism: Declared | Noise | None = None,
         name: str | None = None,
         blocks: Sequence[str] | None = None,
         analyst: str | None = None,
@@ -67,7 +68,7 @@ class Budget:
             delta: The delta to this epsilon. Only 0 has a price.
             rho: The rho of zero-concentrated differential privacy.
             mu: The mu of Gaussian differential privacy.
-            mechanism: What the function adds: `Laplace`, `Gaussian` or `DpSgd`.
+            mechanism: What the function adds: `Laplace`, `Gaussian` or `DpSgd`, or noise of `dpcore.mechanisms`.
             name: What identifies the step instead of flow run, function and arguments. It may name arguments, as in "mean-{month}".
             blocks: The blocks that the function may touch, if the account is kept by block.
             analyst: The analyst whose allowance pays, if the account has allowances for analysts.
@@ -124,7 +125,7 @@ class Budget:
         delta: Stated | None = None,
         rho: Stated | None = None,
         mu: Stated | None = None,
-        mechanism: Declared | None = None,
+        mechanism: Declared | Noise | None = None,
         name: str | None = None,
         blocks: Sequence[str] | None = None,
         analyst: str | None = None,
@@ -210,8 +211,12 @@ class Budget:
 
 
 def _guarantee(
-    epsilon: Stated | None, delta: Stated | None, rho: Stated | None, mu: Stated | None, mechanism: Declared | None
-) -> Declared:
+    epsilon: Stated | None,
+    delta: Stated | None,
+    rho: Stated | None,
+    mu: Stated | None,
+    mechanism: Declared | Noise | None,
+) -> Declared | Noise:
     """Return the one guarantee that is stated."""
     if [epsilon, rho, mu, mechanism].count(None) != 3 or (delta is not None and epsilon is None):
         raise UsageError("state exactly one of epsilon, rho, mu and mechanism, and a delta with an epsilon only")
@@ -221,14 +226,14 @@ def _guarantee(
         return StatedRho(rho=rho)
     if mu is not None:
         return StatedMu(mu=mu)
-    if not isinstance(mechanism, Declared):
-        raise UsageError("a mechanism is described by Laplace, Gaussian or DpSgd of dpcore.budget")
+    if not isinstance(mechanism, Declared | Noise):
+        raise UsageError("a mechanism is Laplace, Gaussian or DpSgd of dpcore.budget, or noise of dpcore.mechanisms")
     return mechanism
 
 
 def _terms(  # noqa: PLR0913  each is a term of its own
     unit: str,
-    mechanism: Declared,
+    mechanism: Declared | Noise,
     blocks: Sequence[str] | None,
     analyst: str | None,
     purpose: str | None,

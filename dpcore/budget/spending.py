@@ -13,6 +13,7 @@ from dpcore.budget.values import from_bytes, to_bytes
 from dpcore.errors import DpflowError, UsageError
 from dpcore.ledger import Account, Operation, OperationState
 from dpcore.mechanisms.declared import Declared, DpSgd
+from dpcore.mechanisms.noise import Noise
 from dpcore.privacy.accounting import Currency, epsilon_of
 from dpcore.reporting.formatting import at_most
 from dpcore.steward.approvals import approval_of
@@ -23,7 +24,7 @@ class Terms:
     """What a step states: its unit, its guarantee, and who pays in which blocks."""
 
     unit: str
-    mechanism: Declared
+    mechanism: Declared | Noise
     blocks: tuple[str, ...] | None
     analyst: str | None
     purpose: str | None
@@ -49,7 +50,7 @@ class Terms:
 
 
 @lru_cache(maxsize=1_000)  # a price in GDP takes a millisecond
-def _price(mechanism: Declared, currency: Currency) -> int:
+def _price(mechanism: Declared | Noise, currency: Currency) -> int:
     return mechanism.price(currency)
 
 

@@ -27,10 +27,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return tmp_path
 
 
-def storm(folder: Path, *arguments: object) -> dict[str, Any]:
-    program = [sys.executable, "-m", "tests.faults.budget_storm", *map(str, arguments)]
+def storm(folder: Path, *arguments: object, program: str = "budget_storm") -> dict[str, Any]:
+    command = [sys.executable, "-m", f"tests.faults.{program}", *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return dict(json.loads(run.stdout))
 
@@ -57,3 +57,15 @@ def test_a_protocol_without_leases_or_replays_would_be_seen(tmp_path: Path, monk
         folder.mkdir()
     assert storm(kills, "kills", "--times", 5, "--tasks", 2, "--planted", "no replay")["again_after_kept"] > 0
     assert storm(race, "race", "--workers", 4, "--tasks", 12, "--cap", 30, "--planted", "no lease")["twice"] > 0
+
+
+def test_real_libraries_are_refused_at_the_cap_exact_in_a_race_and_replayed_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
+    seen = storm(tmp_path, program="budget_libraries")
+    assert len(seen) == 4
+    for found in seen.values():
+        assert (found["failed"], found["bodies"], found["twice"], found["spent_as_priced"]) == (0, 5, 0, True)
+        assert (found["death"], found["bodies_of_the_killed"], found["same_value"]) == (-9, 1, True)
+        assert found["refused_at_the_cap"]

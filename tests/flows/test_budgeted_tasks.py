@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,8 @@ THREE = ["mean of age", "mean of stay", "mean of cost"]
 
 
 @pytest.fixture(autouse=True)
-def _account(workspace: Workspace) -> Iterator[None]:
+def _account(workspace: Workspace) -> None:
     opened(epsilon=1.0)
-    yield
 
 
 @pytest.mark.prefect
