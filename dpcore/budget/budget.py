@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,11 +11,12 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from dpcore.budget import spending, steps
-from dpcore.budget.connection import opened
+from dpcore.budget.connection import with_ledger
 from dpcore.budget.identity import scoped, step_named, step_of_call
 from dpcore.budget.spending import Spending, Terms
 from dpcore.budget.steps import Order
 from dpcore.errors import DpflowError, UsageError
+from dpcore.ledger import Ledger
 from dpcore.mechanisms.declared import Declared, StatedEpsilon, StatedMu, StatedRho
 from dpcore.mechanisms.noise import Noise
 from dpcore.privacy.accounting import budget_of
@@ -87,28 +89,30 @@ class Budget:
             ):
                 raise UsageError("spends belongs directly above a function that returns its result, below @task")
 
-            def begin(*args: Any, **kwargs: Any) -> Callable[[], Spending]:
+            def begin(*args: Any, **kwargs: Any) -> Future[Spending]:
                 step = step_of_call(self.account, function, name=name, arguments=(args, kwargs))
-                return lambda: spending.begin(self.account, step, terms)
+                return spending.begin(self.account, step, terms)
 
             @wraps(function)
             async def awaited(*args: Any, **kwargs: Any) -> Any:
-                paid = await asyncio.to_thread(begin(*args, **kwargs))
+                begun = begin(*args, **kwargs)
+                try:
+                    paid = await asyncio.wrap_future(begun)
+                except BaseException:
+                    spending.abandon(begun)
+                    raise
                 try:
                     if not paid.kept:
-                        await asyncio.to_thread(paid.keep, await cast("Any", function)(*args, **kwargs))
+                        await asyncio.wrap_future(paid.store(await cast("Any", function)(*args, **kwargs)))
                 finally:
                     paid.leave()
                 return paid.value
 
             @wraps(function)
             def called(*args: Any, **kwargs: Any) -> Any:
-                paid = begin(*args, **kwargs)()
-                try:
+                with _charged(begin(*args, **kwargs)) as paid:
                     if not paid.kept:
                         paid.keep(cast("Any", function)(*args, **kwargs))
-                finally:
-                    paid.leave()
                 return paid.value
 
             return cast("Callable[Parameters, Result]", awaited if inspect.iscoroutinefunction(function) else called)
@@ -152,11 +156,9 @@ class Budget:
         """
         guarantee = _guarantee(epsilon, delta, rho, mu, mechanism)
         terms = _terms(unit, guarantee, blocks, analyst, purpose, approved=approved, lease_seconds=lease_seconds)
-        paid = spending.begin(self.account, step_named(self.account, step, name=name), terms)
-        try:
+        named = step_named(self.account, step, name=name)
+        with _charged(spending.begin(self.account, named, terms)) as paid:
             yield paid
-        finally:
-            paid.leave()
 
     @contextmanager
     def reserve(  # noqa: PLR0913  likewise
@@ -189,7 +191,8 @@ class Budget:
         stated = _guarantee(epsilon, delta, rho, mu, None)
         with scoped() as scope:
             name = spending.reserve_of(self.account, scope)
-            with opened() as ledger:
+
+            def open_reserve(ledger: Ledger) -> None:
                 payer = ledger.account(self.account)
                 if isinstance(stated, StatedEpsilon) and stated.delta:
                     _, amount = budget_of(float(stated.epsilon), delta=float(stated.delta), currency=payer.currency)
@@ -201,13 +204,32 @@ class Budget:
                 if not approved:
                     spending.require_approval(payer, amount)
                 steps.open_reserve(ledger, name, order, claim=f"reserve of {amount} in flow run {scope}")
+
+            def close() -> None:
+                with_ledger(lambda ledger: steps.close_reserve(ledger, name)).result()
+
+            with_ledger(open_reserve).result()
             try:
                 yield
             except BaseException:
                 with suppress(DpflowError):  # what the flow raised matters more
-                    spending.close(name)
+                    close()
                 raise
-            spending.close(name)
+            close()
+
+
+@contextmanager
+def _charged(begun: Future[Spending]) -> Iterator[Spending]:
+    """Wait until a step is charged, and end it with the block."""
+    try:
+        paid = begun.result()
+    except BaseException:
+        spending.abandon(begun)
+        raise
+    try:
+        yield paid
+    finally:
+        paid.leave()
 
 
 def _guarantee(

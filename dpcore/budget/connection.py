@@ -1,49 +1,57 @@
-"""Each thread's own connection to the ledger: opening one takes longer than a charge."""
+"""One thread of each process talks to the ledger, on one connection: hundreds of tasks at once would need hundreds otherwise.
+
+A charge takes less time than to open a connection. Nothing is lost by taking turns, because the ledger lets one writer in at a time anyway.
+"""
 
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from typing import TypeVar
 
-from dpcore.errors import BudgetRefused, UsageError
+from dpcore.errors import BudgetRefused, DpflowError, UsageError
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.places import Places, current_places
 
-
-class _Connection:
-    """A ledger that a thread uses in one process and place. It is closed with its thread."""
-
-    def __init__(self, places: Places) -> None:
-        self.places, self.process = places, os.getpid()
-        self.ledger = open_ledger(places=places)
-
-    def __del__(self) -> None:
-        with suppress(Exception):  # the thread or the interpreter may be ending, and all that was charged is durable
-            if self.process == os.getpid():
-                self.ledger.close()
+Result = TypeVar("Result")
 
 
-class _Mine(threading.local):
-    connection: _Connection | None = None
+class _Desk:
+    """The thread of a process, and its connection."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "dpflow-budget")  # starts with its first work
+        self._opened: tuple[Places, Ledger] | None = None
+
+    def submit(self, work: Callable[[Ledger], Result]) -> Future[Result]:
+        """Let the thread do something with the ledger of the caller's place."""
+        return self._thread.submit(copy_context().run, self._do, current_places(), work)
+
+    def _do(self, places: Places, work: Callable[[Ledger], Result]) -> Result:
+        if self._opened is None or self._opened[0] != places:
+            self._close()
+            self._opened = places, open_ledger(places=places)
+        try:
+            return work(self._opened[1])
+        except (BudgetRefused, UsageError):
+            raise
+        except BaseException:
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            with suppress(DpflowError):
+                opened[1].close()
 
 
-_mine = _Mine()
-_inherited: list[_Connection | None] = []
-"""Connections of a parent process, which must not be touched in its fork, nor closed by the garbage collector."""
+_desks: dict[int, _Desk] = {}
+"""By process: a fork must not touch the connection of its parent, nor let the garbage collector close it."""
 
 
-@contextmanager
-def opened() -> Iterator[Ledger]:
-    """Use this thread's connection. It is opened again in another place, in a forked process, and after any error but a refusal."""
-    connection, places = _mine.connection, current_places()
-    if connection is None or connection.process != os.getpid() or connection.places != places:
-        if connection is not None and connection.process != os.getpid():
-            _inherited.append(connection)
-        connection = _mine.connection = _Connection(places)
-    try:
-        yield connection.ledger
-    except (BudgetRefused, UsageError):
-        raise
-    except BaseException:
-        _mine.connection = None
-        raise
+def with_ledger(work: Callable[[Ledger], Result]) -> Future[Result]:
+    """Do something with the ledger. The connection is opened again in another place, and after any error but a refusal."""
+    process = os.getpid()
+    return (_desks.get(process) or _desks.setdefault(process, _Desk())).submit(work)

@@ -1,17 +1,18 @@
 """One step of a task while it runs: begin it, keep its value, or leave it paid."""
 
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from dpcore.budget import steps
-from dpcore.budget.connection import opened
+from dpcore.budget.connection import with_ledger
 from dpcore.budget.identity import Step, digest_of
 from dpcore.budget.steps import Order
 from dpcore.budget.values import from_bytes, to_bytes
 from dpcore.errors import DpflowError, UsageError
-from dpcore.ledger import Account, Operation, OperationState
+from dpcore.ledger import Account, Ledger, Operation, OperationState
 from dpcore.mechanisms.declared import Declared, DpSgd
 from dpcore.mechanisms.noise import Noise
 from dpcore.privacy.accounting import Currency, epsilon_of
@@ -79,23 +80,35 @@ class Spending:
             RunHeld: If another worker has taken the step over. Do not use the value.
             UsageError: If the value cannot be stored, or one is kept already.
         """
+        self.store(value).result()
+        return self.value
+
+    def store(self, value: object) -> Future[None]:
+        """Begin to keep a value."""
         if self.kept:
             raise UsageError("this step has a value already; use it, or give what is new a step of its own")
         written = to_bytes(value)
-        with opened() as ledger:
+
+        def stored(ledger: Ledger) -> None:
             steps.keep(ledger, self._operation, written)
-        self._keep(written)
-        return self.value
+            self._keep(written)
+
+        return with_ledger(stored)
 
     def leave(self) -> None:
-        """End a step without a value. It stays paid, and the next attempt pays again."""
-        if self._operation.state is OperationState.COMMITTED:
+        """End a step. Without a value it stays paid, and the next attempt pays again."""
+        if self.kept:
+            steps.leave(self._place, self._operation)
             return
+        # What the body raised matters more than an error here. An attempt that could not be ended is ended by the next one.
+        with suppress(DpflowError):
+            with_ledger(self.end).result()
+
+    def end(self, ledger: Ledger) -> None:
+        """End an attempt that has no value."""
         try:
             if not self.kept:
-                # What the body raised matters more. An attempt that could not be ended is ended by the next one.
-                with suppress(DpflowError), opened() as ledger:
-                    steps.end(ledger, self._operation)
+                steps.end(ledger, self._operation)
         finally:
             steps.leave(self._place, self._operation)
 
@@ -103,9 +116,10 @@ class Spending:
         self.kept, self.value = True, from_bytes(written)
 
 
-def begin(account: str, step: Step, terms: Terms) -> Spending:
+def begin(account: str, step: Step, terms: Terms) -> Future[Spending]:
     """Charge for a step before its body runs, or find its value."""
-    with opened() as ledger:
+
+    def charged(ledger: Ledger) -> Spending:
         operation = steps.begin(
             ledger,
             step,
@@ -117,11 +131,18 @@ def begin(account: str, step: Step, terms: Terms) -> Spending:
         )
         return Spending(operation, place=ledger.place)
 
+    return with_ledger(charged)
 
-def close(reserve: str) -> None:
-    """Return what a flow run's reserve has left."""
-    with opened() as ledger:
-        steps.close_reserve(ledger, reserve)
+
+def abandon(begun: Future[Spending]) -> None:
+    """End a step, as soon as it is charged, for a caller who has stopped waiting for that."""
+
+    def ended(charged: Future[Spending]) -> None:
+        if not charged.cancelled() and charged.exception() is None and not charged.result().kept:
+            with_ledger(charged.result().end)
+
+    begun.cancel()
+    begun.add_done_callback(ended)
 
 
 def reserve_of(account: str, scope: str) -> str:

@@ -7,7 +7,6 @@ own, and the ledger needs no event for any of this.
 """
 
 import os
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
@@ -20,9 +19,8 @@ from dpcore.ledger.holder import this_worker
 VALUE = "value"
 """The name of the one operation of each run."""
 
-_active: set[tuple[int, str, str]] = set()
-"""The steps that this process is working on: the ledger cannot tell its threads apart."""
-_lock = threading.Lock()
+_active: dict[tuple[int, str, str], object] = {}
+"""The steps that this process is working on, each with who began it: the ledger cannot tell threads apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +60,8 @@ def begin(  # noqa: PLR0913  who pays, for what, how much, and out of what
         RunHeld: If another worker, or another task of this process, may be working on the step.
     """
     key = _key(ledger, step.name)
-    with _lock:
-        if key in _active:
-            raise RunHeld(f"step '{step.name}' is running in another task of this process; wait for that one")
-        _active.add(key)
+    if _active.setdefault(key, token := object()) is not token:
+        raise RunHeld(f"step '{step.name}' is running in another task of this process; wait for that one")
     try:
         with ledger.together():
             number, kept = _next_attempt(ledger, step)
@@ -103,9 +99,9 @@ def end(ledger: Ledger, operation: Operation) -> None:
     ledger.settle(operation.run, release=None, lease=Lease(operation.run, operation.fence))
 
 
-def leave(ledger_place: str, operation: Operation) -> None:
+def leave(place: str, operation: Operation) -> None:
     """Let other tasks of this process begin the step."""
-    _done((os.getpid(), ledger_place, operation.run.rpartition("/")[0]))
+    _done((os.getpid(), place, operation.run.rpartition("/")[0]))
 
 
 def _key(ledger: Ledger, name: str) -> tuple[int, str, str]:
@@ -113,8 +109,7 @@ def _key(ledger: Ledger, name: str) -> tuple[int, str, str]:
 
 
 def _done(key: tuple[int, str, str]) -> None:
-    with _lock:
-        _active.discard(key)
+    _active.pop(key, None)
 
 
 def _next_attempt(ledger: Ledger, step: Step) -> tuple[int, Operation | None]:

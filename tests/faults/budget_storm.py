@@ -1,9 +1,11 @@
 """Workers race for budgeted tasks, and die in the middle of them: exactly what the account can pay for runs, and nothing that was kept runs again.
 
     python -m tests.faults.budget_storm race --workers 8 --tasks 200 --cap 77
+    python -m tests.faults.budget_storm meet --workers 8 --tasks 5
     python -m tests.faults.budget_storm kills --times 60
 
-A body notes outside the ledger that it runs, before anything else. A race lets all workers try all tasks, each in an order of its own. A worker
+A body notes outside the ledger that it runs, before anything else. A race lets all workers try all tasks, each in an order of its own. When they
+`meet`, all try the same task, and a body ends only when each of the others has begun it as well or was refused. A worker
 of `kills` ends itself with SIGKILL before a statement to the database, or in a body, whichever the drawn number of moments leads to; the next one
 then goes on with the same tasks. `--planted NAME` breaks the protocol, to show that this would be seen. Prints a JSON object; the ledger is the
 one of the working folder or of DPFLOW_LEDGER_URL, and is created.
@@ -35,12 +37,13 @@ NOTES = Path("notes.txt")
 PRICE = AMOUNT_OF_ONE // 10
 clinic = Budget("clinic")
 moments_left = -1
+others = 0
 
 
 def main() -> None:
     """Run one of the two, and print what happened."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", choices=("race", "kills"))
+    parser.add_argument("kind", choices=("race", "meet", "kills"))
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--cap", type=int, default=77, help="the number of tasks that the account can pay for")
@@ -48,7 +51,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=38)
     parser.add_argument("--planted", choices=tuple(PLANTED))
     arguments = parser.parse_args()
-    cap = arguments.cap if arguments.kind == "race" else 10 * arguments.tasks + arguments.times
+    caps = {
+        "race": arguments.cap,
+        "meet": arguments.workers * arguments.tasks,
+        "kills": 10 * arguments.tasks + arguments.times,
+    }
+    cap = caps[arguments.kind]
     with open_ledger(create=True) as ledger:
         terms: dict[str, Any] = {"currency": Currency.PURE, "epsilon": cap / 10, "delta": 0.0}
         terms |= {"unit": "patient_id", "neighbours": Neighbours.ADD_REMOVE}
@@ -56,16 +64,20 @@ def main() -> None:
     NOTES.touch()
     if arguments.planted:
         PLANTED[arguments.planted]()
-    print(json.dumps((race if arguments.kind == "race" else kills)(arguments)))
+    print(json.dumps((kills if arguments.kind == "kills" else race)(arguments)))
 
 
 def race(arguments: argparse.Namespace) -> dict[str, Any]:
     """Let all workers try all tasks at once."""
 
     def work(number: int) -> None:
+        """Wait for the others, and begin."""
         os.close(go)
         os.read(began, 1)
         tasks = list(range(arguments.tasks))
+        if arguments.kind == "meet":
+            meet(tasks, arguments.workers)
+            return
         random.Random(arguments.seed + number).shuffle(tasks)  # noqa: S311  an order is no secret
         for task in tasks:
             try:
@@ -84,6 +96,24 @@ def race(arguments: argparse.Namespace) -> dict[str, Any]:
         "refused": count("BudgetRefused", lines),
         "seconds": time.perf_counter() - begin,
     }
+
+
+def meet(tasks: list[int], workers: int) -> None:
+    """Try each task when all others try it."""
+    global others  # noqa: PLW0603  what a body waits for
+    others = workers
+    for task in tasks:
+        try:
+            square(task)
+        except RunHeld as refused:
+            note(type(refused).__name__, task)
+        wait_for_others(task)
+
+
+def wait_for_others(task: int) -> None:
+    """Wait until every worker has begun a task or was refused."""
+    while sum(number == task for _, number in notes()) < others:
+        os.sched_yield()
 
 
 def kills(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -116,6 +146,7 @@ def square(task: int) -> int:
     """Note that the body runs, and compute."""
     note("began", task)
     moment()
+    wait_for_others(task)
     return task * task
 
 

@@ -51,12 +51,17 @@ def test_nothing_is_lost_and_nothing_that_was_kept_runs_again_after_a_kill(place
     )
 
 
+def test_workers_that_meet_at_a_task_run_it_once(place: Path) -> None:
+    seen = storm(place, "meet", "--workers", 4, "--tasks", 3)
+    assert (seen["bodies"], seen["twice"], seen["failed"], seen["spent"]) == (3, 0, 0, 3)
+
+
 def test_a_protocol_without_leases_or_replays_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
-    for folder in (race := tmp_path / "race", kills := tmp_path / "kills"):
+    for folder in (meeting := tmp_path / "meet", kills := tmp_path / "kills"):
         folder.mkdir()
     assert storm(kills, "kills", "--times", 5, "--tasks", 2, "--planted", "no replay")["again_after_kept"] > 0
-    assert storm(race, "race", "--workers", 4, "--tasks", 12, "--cap", 30, "--planted", "no lease")["twice"] > 0
+    assert storm(meeting, "meet", "--workers", 2, "--tasks", 1, "--planted", "no lease")["bodies"] == 2
 
 
 def test_real_libraries_are_refused_at_the_cap_exact_in_a_race_and_replayed_after_a_kill(
