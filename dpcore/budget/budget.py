@@ -20,6 +20,7 @@ from dpcore.ledger import Ledger
 from dpcore.mechanisms.declared import Declared, StatedEpsilon, StatedMu, StatedRho
 from dpcore.mechanisms.noise import Noise
 from dpcore.privacy.accounting import budget_of
+from dpcore.reporting.overview import RESERVE
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -203,7 +204,7 @@ class Budget:
                 )
                 if not approved:
                     spending.require_approval(payer, amount)
-                steps.open_reserve(ledger, name, order, claim=f"reserve of {amount} in flow run {scope}")
+                steps.open_reserve(ledger, name, order, claim=f"{RESERVE}{amount} in flow run {scope}")
 
             def close() -> None:
                 with_ledger(lambda ledger: steps.close_reserve(ledger, name)).result()

@@ -18,6 +18,7 @@ from typing import Any
 
 from dpcore.budget.values import arguments_text
 from dpcore.errors import UsageError
+from dpcore.reporting.overview import TASK
 
 _scope: ContextVar[str | None] = ContextVar("scope", default=None)
 """What stands for the flow run in a reserve outside any flow run."""
@@ -84,7 +85,7 @@ def _step(account: str, label: str, what: str, *, name: str | None, text: str) -
     place = f"name {name}" if name is not None else scope or str(uuid.uuid4())
     # With the flow run, which differs each time, so that equal arguments of two runs are not equal in the ledger.
     digest = digest_of([account, place, what, text])
-    return Step(name if name is not None else f"{label}-{digest[:20]}", f"task {label} {digest}", scope)
+    return Step(name if name is not None else f"{label}-{digest[:20]}", f"{TASK}{label} {digest}", scope)
 
 
 def digest_of(parts: list[str]) -> str:

@@ -13,6 +13,10 @@ from dpcore.reporting.lineage import Part, parts_of
 from dpcore.reporting.promises import AccountPromise, account_promise, release_promise
 
 
+TASK, RESERVE = "task ", "reserve of "
+"""How the claims begin of what a `Budget` pays for: one attempt at a task, and what a flow run holds for its tasks."""
+
+
 @dataclass(frozen=True)
 class RunOverview:
     """A run, the blocks granted to it, the time of its last event if it is still open, and the runs that its release is made from."""
@@ -25,6 +29,11 @@ class RunOverview:
     def promise(self, account: Account, *, group: int = 1) -> Promise:
         """Return the promise of the run's release by itself."""
         return release_promise(account, self.made_from, group=group)
+
+    @property
+    def of_a_spec(self) -> bool:
+        """Whether the run is one of a spec, which `dpflow run --resume` can continue."""
+        return not self.run.claim.startswith((TASK, RESERVE))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """An account pays for a function before it runs; what the function returns is kept, and returned to whoever asks again."""
 
 import asyncio
+import os
 import subprocess
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -345,3 +346,61 @@ def test_an_array_of_a_megabyte_is_kept_and_returned(place: Path) -> None:
         assert again.kept
     assert np.array_equal(again.value, np.arange(200_000))
     assert AMOUNT_OF_ONE * spent() == AMOUNT_OF_ONE // 10
+
+
+def test_a_caller_who_stops_waiting_for_a_charge_leaves_nothing_at_work(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened()
+    seen, count = counting(name="interrupted")
+    result = Future.result
+
+    def interrupted(future: Future[Any], timeout: float | None = None) -> Any:
+        monkeypatch.setattr(Future, "result", result)
+        future.exception()  # it was charged before the signal came
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Future, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        count(1)
+    assert count(1) == 1
+    assert seen == [1]
+    assert [run.state for run in runs()] == [RunState.SETTLED] * 2
+    assert spent() == 2 * TENTH
+
+
+def test_a_cancelled_asynchronous_call_stays_paid_and_can_be_made_again(place: Path) -> None:
+    opened()
+    blocked = [True]
+
+    @clinic.spends(unit=UNIT, epsilon=0.1, name="cancelled")
+    async def wait() -> int:
+        begun.set()
+        if blocked.pop():
+            await asyncio.Event().wait()
+        return 7
+
+    async def main() -> int:
+        call = asyncio.create_task(wait())
+        await begun.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        blocked.append(False)
+        return await wait()
+
+    begun = asyncio.Event()
+    assert asyncio.run(main()) == 7
+    assert spent() == 2 * TENTH
+
+
+def test_a_forked_process_has_a_connection_of_its_own(folder: Path) -> None:
+    opened()
+    _, count = counting(name="of {number}")
+    count(1)
+    child = os.fork()
+    if not child:
+        os._exit(0 if count(1) == 1 and count(2) == 4 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert count(2) == 4
+    assert spent() == 2 * TENTH
