@@ -2,57 +2,16 @@
 
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from dpcore.budget import steps
-from dpcore.budget.connection import with_ledger
+from dpcore.budget.connection import wait, with_ledger
 from dpcore.budget.identity import Step, digest_of
-from dpcore.budget.steps import Order
+from dpcore.budget.terms import Terms, require_approval
 from dpcore.budget.values import from_bytes, to_bytes
 from dpcore.errors import DpflowError, UsageError
-from dpcore.ledger import Account, Ledger, Operation, OperationState
-from dpcore.mechanisms.declared import Declared, DpSgd
-from dpcore.mechanisms.noise import Noise
-from dpcore.privacy.accounting import Currency, epsilon_of
-from dpcore.reporting.formatting import at_most
-from dpcore.steward.approvals import approval_of
-
-
-@dataclass(frozen=True, kw_only=True)
-class Terms:
-    """What a step states: its unit, its guarantee, and who pays in which blocks."""
-
-    unit: str
-    mechanism: Declared | Noise
-    blocks: tuple[str, ...] | None
-    analyst: str | None
-    purpose: str | None
-    approved: bool
-    lease_seconds: int
-
-    def order(self, payer: Account) -> Order:
-        """Return what the step reserves. Raise if the account protects others, or does not count such a guarantee."""
-        neighbours = self.mechanism.neighbours if isinstance(self.mechanism, DpSgd) else payer.neighbours
-        for what, stated, fixed in (("unit", self.unit, payer.unit), ("neighbours", neighbours, payer.neighbours)):
-            if stated != fixed:
-                raise UsageError(
-                    f"this step protects {what} {stated}, but account '{payer.name}' protects {fixed}, and an account's terms are fixed; "
-                    "state what the step really protects, and pay from an account with these terms"
-                )
-        return Order(
-            account=payer.name,
-            amount=_price(self.mechanism, payer.currency),
-            blocks=self.blocks,
-            analyst=self.analyst,
-            purpose=self.purpose,
-        )
-
-
-@lru_cache(maxsize=1_000)  # a price in GDP takes a millisecond
-def _price(mechanism: Declared | Noise, currency: Currency) -> int:
-    return mechanism.price(currency)
+from dpcore.ledger import Ledger, Operation, OperationState
+from dpcore.places import Places, current_places
 
 
 class Spending:
@@ -63,9 +22,9 @@ class Spending:
         value: The value, as the ledger has it: tuples have become lists.
     """
 
-    def __init__(self, operation: Operation, *, place: str) -> None:
+    def __init__(self, operation: Operation, *, place: str, places: Places) -> None:
         self._operation = operation
-        self._place = place
+        self._place, self.places = place, places
         self.kept = False
         self.value: Any = None
         if operation.state is OperationState.COMMITTED:
@@ -93,7 +52,7 @@ class Spending:
             steps.keep(ledger, self._operation, written)
             self._keep(written)
 
-        return with_ledger(stored)
+        return with_ledger(stored, places=self.places)
 
     def leave(self) -> None:
         """End a step. Without a value it stays paid, and the next attempt pays again."""
@@ -102,7 +61,7 @@ class Spending:
             return
         # What the body raised matters more than an error here. An attempt that could not be ended is ended by the next one.
         with suppress(DpflowError):
-            with_ledger(self.end).result()
+            wait(with_ledger(self.end, places=self.places))
 
     def end(self, ledger: Ledger) -> None:
         """End an attempt that has no value."""
@@ -118,6 +77,7 @@ class Spending:
 
 def begin(account: str, step: Step, terms: Terms) -> Future[Spending]:
     """Charge for a step before its body runs, or find its value."""
+    places = current_places()  # also for what follows: a body may change the working folder
 
     def charged(ledger: Ledger) -> Spending:
         operation = steps.begin(
@@ -129,9 +89,9 @@ def begin(account: str, step: Step, terms: Terms) -> Future[Spending]:
             reserve=None if step.scope is None else reserve_of(account, step.scope),
             approve=lambda amount: None if terms.approved else require_approval(ledger.account(account), amount),
         )
-        return Spending(operation, place=ledger.place)
+        return Spending(operation, place=ledger.place, places=places)
 
-    return with_ledger(charged)
+    return with_ledger(charged, places=places)
 
 
 def abandon(begun: Future[Spending]) -> None:
@@ -139,7 +99,7 @@ def abandon(begun: Future[Spending]) -> None:
 
     def ended(charged: Future[Spending]) -> None:
         if not charged.cancelled() and charged.exception() is None and not charged.result().kept:
-            with_ledger(charged.result().end)
+            with_ledger(charged.result().end, places=charged.result().places)
 
     begun.cancel()
     begun.add_done_callback(ended)
@@ -148,16 +108,3 @@ def abandon(begun: Future[Spending]) -> None:
 def reserve_of(account: str, scope: str) -> str:
     """Return the name of a flow run's reserve in an account."""
     return f"reserve-{digest_of([account, scope])[:20]}"
-
-
-def require_approval(payer: Account, amount: int) -> None:
-    """Raise if the account's steward must approve an amount."""
-    approval = approval_of(payer.name)
-    if approval is None:
-        return
-    asked = epsilon_of(amount, currency=payer.currency, delta=payer.delta)
-    if asked > approval.above:
-        raise UsageError(
-            f"account {payer.name} needs the steward's approval above epsilon {at_most(approval.above)}, and this asks for epsilon "
-            f"{at_most(asked)}; ask for less, or, as the steward, say approved=True"
-        )

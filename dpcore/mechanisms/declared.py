@@ -7,8 +7,7 @@ A float counts as the decimal that Python prints for it: 0.1 is one tenth.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import ClassVar, TypeAlias
 
@@ -19,7 +18,7 @@ from dpcore.privacy.accounting.rounding import below_one, positive
 from dpcore.privacy.protection import Neighbours
 from dpcore.scalars import is_whole
 
-Number: TypeAlias = Fraction | Decimal | float | str
+Number: TypeAlias = Fraction | float | str
 """A number that a caller may state; `exactly` reads it."""
 
 _INSTEAD = {
@@ -45,7 +44,14 @@ def exactly(number: Number, *, what: str) -> Fraction:
 
 
 class Declared(Mechanism):
-    """A guarantee that a caller states."""
+    """A guarantee that a caller states. Its randomness is the caller's, and so is its sensitivity unless a class says more."""
+
+    def __post_init__(self) -> None:
+        """Read the numbers as they are written."""
+        numbers = (field.name for field in fields(self) if field.type == Number)
+        self._normalise(
+            **{name: exactly(getattr(self, name), what=f"the {name.replace('_', ' ')}") for name in numbers}
+        )
 
     def price(self, currency: Currency) -> int:
         """Return the price as an amount, rounded up.
@@ -82,25 +88,20 @@ class StatedEpsilon(Declared):
         Epsilon in pure currency. In zCDP and GDP the least amount that covers every epsilon-DP mechanism (`accounting.pure_zcdp` and
         `pure_gdp`). With a delta above 0 there is no price: it bounds neither rho nor mu, and an account's delta is fixed.
 
-    Sensitivity:
-        The caller's.
-
-    Randomness:
-        The caller's.
-
     Reference:
         Kairouz, Oh and Viswanath 2015.
     """
 
     name: ClassVar[str] = "stated-epsilon"
 
-    epsilon: Fraction | float | str
-    delta: Fraction | float | str | None = None
+    epsilon: Number
+    delta: Number | None = None
 
     def __post_init__(self) -> None:
         """Read the numbers as they are written."""
-        delta = None if self.delta in {None, 0, "0"} else exactly(self.delta, what="delta")
-        self._normalise(epsilon=exactly(self.epsilon, what="epsilon"), delta=delta and below_one(delta))
+        super().__post_init__()
+        delta = None if self.delta in {None, 0, "0"} else below_one(exactly(self.delta or 0, what="delta"))
+        self._normalise(delta=delta)
 
     @property
     def _what(self) -> str:
@@ -117,23 +118,13 @@ class StatedRho(Declared):
     Guarantee:
         Rho in zCDP. No pure epsilon. In GDP there is no price: zCDP bounds the moments of the privacy loss, and no mu follows from them.
 
-    Sensitivity:
-        The caller's.
-
-    Randomness:
-        The caller's.
-
     Reference:
         Bun and Steinke 2016.
     """
 
     name: ClassVar[str] = "stated-rho"
 
-    rho: Fraction | float | str
-
-    def __post_init__(self) -> None:
-        """Read the number as it is written."""
-        self._normalise(rho=exactly(self.rho, what="rho"))
+    rho: Number
 
     @property
     def _what(self) -> str:
@@ -150,23 +141,13 @@ class StatedMu(Declared):
     Guarantee:
         mu^2 in GDP and mu^2 / 2 in zCDP. No pure epsilon.
 
-    Sensitivity:
-        The caller's.
-
-    Randomness:
-        The caller's.
-
     Reference:
         Dong, Roth and Su 2022.
     """
 
     name: ClassVar[str] = "stated-mu"
 
-    mu: Fraction | float | str
-
-    def __post_init__(self) -> None:
-        """Read the number as it is written."""
-        self._normalise(mu=exactly(self.mu, what="mu"))
+    mu: Number
 
     @property
     def _what(self) -> str:
@@ -186,23 +167,14 @@ class Laplace(Declared):
     Sensitivity:
         The L1 norm of the most that one neighbour step moves the numbers, under the account's neighbours. Stated by the caller.
 
-    Randomness:
-        The caller's.
-
     Reference:
         Dwork, McSherry, Nissim and Smith 2006.
     """
 
     name: ClassVar[str] = "stated-laplace"
 
-    scale: Fraction | float | str
-    sensitivity: Fraction | float | str
-
-    def __post_init__(self) -> None:
-        """Read the numbers as they are written."""
-        self._normalise(
-            scale=exactly(self.scale, what="a scale"), sensitivity=exactly(self.sensitivity, what="a sensitivity")
-        )
+    scale: Number
+    sensitivity: Number
 
     @property
     def _what(self) -> str:
@@ -223,9 +195,6 @@ class Gaussian(Declared):
     Sensitivity:
         The L2 norm of the most that one neighbour step moves the numbers, under the account's neighbours. Stated by the caller.
 
-    Randomness:
-        The caller's.
-
     Reference:
         Dong, Roth and Su 2022; Canonne, Kamath and Steinke 2020 for discrete noise.
 
@@ -237,17 +206,15 @@ class Gaussian(Declared):
 
     name: ClassVar[str] = "stated-gaussian"
 
-    scale: Fraction | float | str
-    sensitivity: Fraction | float | str
+    scale: Number
+    sensitivity: Number
     continuous: bool
 
     def __post_init__(self) -> None:
         """Read the numbers as they are written."""
+        super().__post_init__()
         if not isinstance(self.continuous, bool):
             raise UsageError("continuous must be True or False: discrete Gaussian noise has no mu")
-        self._normalise(
-            scale=exactly(self.scale, what="a scale"), sensitivity=exactly(self.sensitivity, what="a sensitivity")
-        )
 
     @property
     def _what(self) -> str:
@@ -271,9 +238,6 @@ class DpSgd(Declared):
     Sensitivity:
         s clip norms: 1 if a neighbour adds or removes a unit, and 2 if it replaces one. Each unit must be one example.
 
-    Randomness:
-        The caller's, which includes the samples.
-
     Reference:
         Abadi et al. 2016; Dong, Roth and Su 2022; joint convexity of the divergences in the secret sample.
 
@@ -286,25 +250,20 @@ class DpSgd(Declared):
 
     name: ClassVar[str] = "stated-dp-sgd"
 
-    noise_multiplier: Fraction | float | str
+    noise_multiplier: Number
     steps: int
-    sampling_rate: Fraction | float | str
+    sampling_rate: Number
     neighbours: Neighbours
 
     def __post_init__(self) -> None:
         """Read the numbers as they are written."""
-        rate = exactly(self.sampling_rate, what="a sampling rate")
-        if not is_whole(self.steps) or not 1 <= self.steps <= 10**9 or rate > 1:
+        super().__post_init__()
+        if not is_whole(self.steps) or not 1 <= self.steps <= 10**9 or Fraction(self.sampling_rate) > 1:
             raise UsageError("steps must be a whole number of at least 1, and a sampling rate at most 1")
         try:
-            neighbours = Neighbours(self.neighbours)
+            self._normalise(neighbours=Neighbours(self.neighbours))
         except ValueError:
             raise UsageError(f"neighbours must be one of: {', '.join(Neighbours)}") from None
-        self._normalise(
-            noise_multiplier=exactly(self.noise_multiplier, what="a noise multiplier"),
-            sampling_rate=rate,
-            neighbours=neighbours,
-        )
 
     @property
     def _what(self) -> str:

@@ -12,7 +12,6 @@ from dpcore.privacy.accounting import Cap, Promise
 from dpcore.reporting.lineage import Part, parts_of
 from dpcore.reporting.promises import AccountPromise, account_promise, release_promise
 
-
 TASK, RESERVE = "task ", "reserve of "
 """How the claims begin of what a `Budget` pays for: one attempt at a task, and what a flow run holds for its tasks."""
 

@@ -14,6 +14,7 @@ import pytest
 
 from dpcore import Budget
 from dpcore.budget import DpSgd, Gaussian, Laplace, steps
+from dpcore.budget.connection import with_ledger
 from dpcore.errors import BudgetRefused, RunHeld, UsageError
 from dpcore.ledger import RunState, open_ledger
 from dpcore.ledger.holder import worker
@@ -126,6 +127,7 @@ def test_a_step_that_another_worker_holds_is_refused_until_that_one_is_gone(
     with clinic.spend("held", unit=UNIT, epsilon=0.1, name="held") as paid:
         paid.keep(1)
     assert spent() == 2 * TENTH
+    theirs.__exit__(None, None, None)
 
 
 def test_a_step_that_another_task_of_this_process_runs_is_refused(place: Path) -> None:
@@ -403,4 +405,14 @@ def test_a_forked_process_has_a_connection_of_its_own(folder: Path) -> None:
         os._exit(0 if count(1) == 1 and count(2) == 4 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert count(2) == 4
+    assert spent() == 2 * TENTH
+
+
+def test_an_abandoned_block_that_the_thread_of_the_ledger_collects_is_ended(folder: Path) -> None:
+    opened()
+    abandoned = [clinic.spend("left", unit=UNIT, epsilon=0.1, name="left")]
+    abandoned[0].__enter__()
+    with_ledger(lambda _ledger: abandoned.clear()).result(timeout=60)
+    with clinic.spend("left", unit=UNIT, epsilon=0.1, name="left") as paid:
+        paid.keep(1)
     assert spent() == 2 * TENTH
