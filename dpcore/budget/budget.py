@@ -56,9 +56,11 @@ class Budget:
                 raise UsageError("spends belongs directly above a function that returns its result, below @task")
             body = cast("Any", function)
 
+            waits = not inspect.iscoroutinefunction(function)
+
             def begin(*args: Any, **kwargs: Any) -> Future[Spending]:
                 step = step_of_call(self.account, function, name=name, arguments=(args, kwargs))
-                return spending.begin(self.account, step, stated)
+                return spending.begin(self.account, step, stated, waits=waits)
 
             @wraps(function)
             async def awaited(*args: Any, **kwargs: Any) -> Any:
@@ -70,7 +72,7 @@ class Budget:
                     raise
                 try:
                     if not paid.kept:
-                        await asyncio.wrap_future(paid.store(await body(*args, **kwargs)))
+                        await asyncio.wrap_future(paid.store(await body(*args, **kwargs), waits=False))
                 finally:
                     paid.leave()
                 return paid.value
@@ -82,7 +84,7 @@ class Budget:
                         paid.keep(body(*args, **kwargs))
                 return paid.value
 
-            return cast("Callable[Parameters, Result]", awaited if inspect.iscoroutinefunction(function) else called)
+            return cast("Callable[Parameters, Result]", called if waits else awaited)
 
         return decorate
 
@@ -96,7 +98,9 @@ class Budget:
             terms: As for `spends`.
         """
         stated = step_terms(**terms)
-        with _charged(spending.begin(self.account, step_named(self.account, step, name=name), stated)) as paid:
+        with _charged(
+            spending.begin(self.account, step_named(self.account, step, name=name), stated, waits=True)
+        ) as paid:
             yield paid
 
     @contextmanager

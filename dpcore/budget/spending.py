@@ -1,11 +1,10 @@
 """One step of a task while it runs: begin it, keep its value, or leave it paid."""
 
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any
 
 from dpcore.budget import steps
-from dpcore.budget.connection import wait, with_ledger
+from dpcore.budget.connection import InUse, wait, with_ledger
 from dpcore.budget.identity import Step, digest_of
 from dpcore.budget.terms import Terms, require_approval
 from dpcore.budget.values import from_bytes, to_bytes
@@ -39,10 +38,10 @@ class Spending:
             RunHeld: If another worker has taken the step over. Do not use the value.
             UsageError: If the value cannot be stored, or one is kept already.
         """
-        self.store(value).result()
+        self.store(value, waits=True).result()
         return self.value
 
-    def store(self, value: object) -> Future[None]:
+    def store(self, value: object, *, waits: bool) -> Future[None]:
         """Begin to keep a value."""
         if self.kept:
             raise UsageError("this step has a value already; use it, or give what is new a step of its own")
@@ -52,16 +51,19 @@ class Spending:
             steps.keep(ledger, self._operation, written)
             self._keep(written)
 
-        return with_ledger(stored, places=self.places)
+        return with_ledger(stored, places=self.places, waits=waits)
 
     def leave(self) -> None:
         """End a step. Without a value it stays paid, and the next attempt pays again."""
         if self.kept:
             steps.leave(self._place, self._operation)
             return
-        # What the body raised matters more than an error here. An attempt that could not be ended is ended by the next one.
-        with suppress(DpflowError):
+        try:
             wait(with_ledger(self.end, places=self.places))
+        except InUse:
+            steps.leave(self._place, self._operation)
+        except DpflowError:
+            return  # what the body raised matters more, and the next attempt ends this one
 
     def end(self, ledger: Ledger) -> None:
         """End an attempt that has no value."""
@@ -75,7 +77,7 @@ class Spending:
         self.kept, self.value = True, from_bytes(written)
 
 
-def begin(account: str, step: Step, terms: Terms) -> Future[Spending]:
+def begin(account: str, step: Step, terms: Terms, *, waits: bool) -> Future[Spending]:
     """Charge for a step before its body runs, or find its value."""
     places = current_places()  # also for what follows: a body may change the working folder
 
@@ -91,7 +93,7 @@ def begin(account: str, step: Step, terms: Terms) -> Future[Spending]:
         )
         return Spending(operation, place=ledger.place, places=places)
 
-    return with_ledger(charged, places=places)
+    return with_ledger(charged, places=places, waits=waits)
 
 
 def abandon(begun: Future[Spending]) -> None:
