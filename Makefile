@@ -83,6 +83,7 @@ bench: .venv/development ## measure speed and accuracy (tables in ../shared/data
 	@$(BIN)/python -m benchmarks.ledger
 	@$(BIN)/python -m tests.faults.ledger_faults
 	@$(BIN)/python -m benchmarks.overhead
+	@$(BIN)/python -m benchmarks.budgeted
 
 ui: .venv/runtime data/clinic-visits.csv ## start the Prefect UI with the sample deployed, in the background; prints its address
 	@$(OPEN_ACCOUNT)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dpcore.answers.release import open_release
     from dpcore.answers.sample import sample
     from dpcore.answers.series import open_series
+    from dpcore.budget import Budget
     from dpcore.curator.ask import ask
     from dpcore.errors import DpflowError
     from dpcore.ledger import Account, Balance
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Account",
     "Balance",
+    "Budget",
     "DpflowError",
     "Outcome",
     "Session",
@@ -40,6 +42,7 @@ __all__ = [
 _MODULES = {
     "Account": "dpcore.ledger",
     "Balance": "dpcore.ledger",
+    "Budget": "dpcore.budget",
     "DpflowError": "dpcore.errors",
     "Outcome": "dpcore.reporting.outcome",
     "Session": "dpcore.session.session",

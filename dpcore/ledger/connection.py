@@ -30,6 +30,7 @@ class Connection:
         self._identity: str | None = None
         self._lost: SeenHead | None = None
         self._wrote = False
+        self._shared: WritingTransaction | None = None
         self.hides: str | None = None
         """Another `.dpflow` folder in a parent directory, which this ledger hides."""
         self.warning: str | None = None
@@ -125,7 +126,7 @@ class Connection:
 
     def _remember(self) -> None:
         """Remember the newest head that this object has seen. A ledger that is only read creates no folder for it."""
-        if self._memory is None or self._identity is None or self._seen is None:
+        if self._memory is None or self._identity is None or self._seen is None or self._shared is not None:
             return
         if self.warning is not None or self.not_fixed is not None:
             return
@@ -152,6 +153,9 @@ class Connection:
     @contextmanager
     def reading(self) -> Iterator[LedgerTransaction]:
         """Begin a transaction with a consistent snapshot of all rows."""
+        if self._shared is not None:
+            yield self._shared
+            return
         with self._store.transaction(writing=False):
             rows = LedgerTransaction(self._store)
             self._require_same_content(rows)
@@ -164,8 +168,28 @@ class Connection:
             yield scan
 
     @contextmanager
+    def together(self, *, remember: bool = True) -> Iterator[None]:
+        """Make the steps of the protocol inside the context one durable transaction: all of them happen, or none.
+
+        Args:
+            remember: Whether to remember the new head, as each step alone would: needed before anything is drawn.
+        """
+        with self._writing() as rows:
+            self._shared = rows
+            try:
+                yield
+            finally:
+                self._shared = None
+        if remember:
+            self._remember()
+
+    @contextmanager
     def _writing(self) -> Iterator[WritingTransaction]:
         """Begin an exclusive write transaction. An exception rolls it back."""
+        if self._shared is not None:
+            yield self._shared
+            self._store.end_step()
+            return
         self.require_current()
         with self.changing() as rows:
             yield rows

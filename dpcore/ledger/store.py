@@ -117,6 +117,10 @@ class Store(ABC):
     def _begin(self, statement: str) -> None:
         self.execute(statement)
 
+    def end_step(self) -> None:
+        """Check one step of several in a transaction, as its end would. By default, each statement is checked at once."""
+        return
+
     def _after_commit(self) -> None:
         """Run after a transaction has ended successfully."""
         return

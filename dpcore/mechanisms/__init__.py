@@ -6,6 +6,7 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms.bounded_mean import BoundedMean
 from dpcore.mechanisms.bounded_sum import BoundedSum
 from dpcore.mechanisms.counts_above import CountsAbove
+from dpcore.mechanisms.declared import DECLARED
 from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour, ReportNoisyMax
 from dpcore.mechanisms.mechanism import Mechanism
 from dpcore.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
@@ -18,6 +19,7 @@ from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.mechanisms.top_categories import TopCategories
 
 __all__ = [
+    "DECLARED",
     "KINDS",
     "BoundedMean",
     "BoundedSum",
@@ -58,10 +60,12 @@ KINDS: tuple[type[Mechanism], ...] = (
     NoisyChoice,
     CountsAbove,
 )
-"""All mechanisms that a ledger row may describe."""
+"""All mechanisms of ours that a ledger row may describe. The guarantees that callers state for their own code are in `DECLARED`."""
 
 
-def from_description(description: Mapping[str, object], *, kinds: Iterable[type[Mechanism]] = KINDS) -> Mechanism:
+def from_description(
+    description: Mapping[str, object], *, kinds: Iterable[type[Mechanism]] = (*KINDS, *DECLARED)
+) -> Mechanism:
     """Rebuild the mechanism that a ledger row describes, to recompute its price.
 
     >>> from dpcore.privacy.accounting import Currency

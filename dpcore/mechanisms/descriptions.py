@@ -145,6 +145,7 @@ _FORMS: Mapping[type, Form] = {
     int: Form(lambda name, value: {name: value}, whole_in),
     float: Form(lambda name, value: {name: repr(value)}, number_in),
     Fraction: Form(lambda name, value: {name: str(value)}, lambda description, name: str(description.get(name))),
+    Neighbours: Form(lambda name, value: {name: value.value}, lambda description, name: str(description.get(name))),
     Sensitivity: Form(lambda _, value: describe_sensitivity(value), lambda description, _: sensitivity_in(description)),
     Protection: Form(lambda _, value: describe_protection(value), lambda description, _: protection_in(description)),
 }

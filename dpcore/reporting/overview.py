@@ -12,6 +12,9 @@ from dpcore.privacy.accounting import Cap, Promise
 from dpcore.reporting.lineage import Part, parts_of
 from dpcore.reporting.promises import AccountPromise, account_promise, release_promise
 
+TASK, RESERVE = "task ", "reserve of "
+"""How the claims begin of what a `Budget` pays for: one attempt at a task, and what a flow run holds for its tasks."""
+
 
 @dataclass(frozen=True)
 class RunOverview:
@@ -25,6 +28,11 @@ class RunOverview:
     def promise(self, account: Account, *, group: int = 1) -> Promise:
         """Return the promise of the run's release by itself."""
         return release_promise(account, self.made_from, group=group)
+
+    @property
+    def of_a_spec(self) -> bool:
+        """Whether the run is one of a spec, which `dpflow run --resume` can continue."""
+        return not self.run.claim.startswith((TASK, RESERVE))
 
 
 @dataclass(frozen=True)

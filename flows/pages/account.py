@@ -101,7 +101,7 @@ def _open_runs(summary: AccountOverview) -> str:
     about = (
         "These runs hold a part of the budget: they are running, or were interrupted. To continue an interrupted run without charging or "
         "drawing anything twice, retry its flow run here, or call the first command below it with the release's registered name for "
-        "NAME. The second command ends the run for good and returns its unspent budget to the account."
+        "NAME. The last command ends the run for good and returns its unspent budget to the account."
     )
     return page("## Open runs", about, *(_open_run(summary, item) for item in runs)).strip()
 
@@ -112,7 +112,7 @@ def _open_run(summary: AccountOverview, item: RunOverview) -> str:
     spent, reserved = (booked(amount) for amount in (run.spent, run.reserved))
     return page(
         f"Run {plain(run.id)}: {summary.account.currency.symbol} {spent} of {reserved} is spent.",
-        code(f"dpflow run NAME --resume {name}\ndpflow ledger {ending} {name}"),
+        code((f"dpflow run NAME --resume {name}\n" if item.of_a_spec else "") + f"dpflow ledger {ending} {name}"),
     ).strip()
 
 

@@ -50,6 +50,33 @@ class LedgerRuns(LedgerStoreTests):
         assert ": 0.000000000001 epsilon remains, 0.000000000002 epsilon too little; ask for less" in str(refused.value)
         ledger.reserve("third", account="clinic", amount=1, claim="claim")
 
+    def test_several_steps_are_one_transaction(self, ledger: Ledger, url: str) -> None:
+        with ledger.together():
+            ledger.reserve("run", account="clinic", amount=300, claim="claim")
+            operation = ledger.charge(ledger.lease("run"), step="count", amount=300, mechanism=MECHANISM)
+            assert ledger.run("run").spent == 300
+            with open_ledger(url) as other:
+                assert other.runs("clinic") == ()
+        with open_ledger(url) as other:
+            assert other.run("run").spent == 300
+        with ledger.together(remember=False):
+            ledger.commit(operation, b"noisy")
+            ledger.settle("run", release=None, lease=Lease("run", operation.fence))
+        assert [event.kind for event in ledger.history("clinic")][-5:] == [
+            "reserved",
+            "leased",
+            "charged",
+            "committed",
+            "settled",
+        ]
+        assert_sound(ledger)
+
+    def test_a_refused_step_takes_back_those_before_it(self, ledger: Ledger, url: str) -> None:
+        with self.refused(url, BudgetRefused, "the rest of run 'run'"), ledger.together():
+            ledger.reserve("run", account="clinic", amount=300, claim="claim")
+            ledger.charge(ledger.lease("run"), step="count", amount=301, mechanism=MECHANISM)
+        ledger.reserve("run", account="clinic", amount=CAP, claim="claim")
+
     def test_the_same_reservation_twice_is_one(self, ledger: Ledger, url: str) -> None:
         run = ledger.reserve("run", account="clinic", amount=600, claim="claim")
         with self.unchanged(url):

@@ -137,6 +137,10 @@ class PostgresStore(Store):
             raise kind(f"the ledger at {self.place} {meaning}")
         return output
 
+    def end_step(self) -> None:
+        """Let the triggers check now that the last event had its effect: at the end they would see later steps' effects only."""
+        self.execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
+
     def check(self) -> str | None:
         """Compare the rules with those of a new ledger. The server checks its own files."""
         changed = rules_changed(self.execute)

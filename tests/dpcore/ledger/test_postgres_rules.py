@@ -12,6 +12,7 @@ from psycopg import sql
 from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger import AllowanceKind, EventKind, Lease, Ledger, open_ledger
 from dpcore.ledger.chain import canonical, link
+from dpcore.ledger.postgres.store import PostgresStore
 from dpcore.ledger.rows import Event
 from dpcore.ledger.verification import verify
 from dpcore.ledger.writing import WritingTransaction
@@ -300,3 +301,20 @@ def test_retention_removes_no_release_that_is_kept_and_none_is_published_again_t
             ledger._writing() as rows,
         ):
             rows.record(kind, account="clinic", run=run, body=body)
+
+
+def test_steps_that_share_a_transaction_are_checked_one_by_one_and_must_be(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reserved_and_leased(ledger: Ledger, run: str) -> None:
+        with ledger.together():
+            ledger.reserve(run, account="clinic", amount=10, claim="c")
+            ledger.lease(run)
+
+    with open_ledger(url) as ledger:
+        reserved_and_leased(ledger, "first")
+        monkeypatch.setattr(PostgresStore, "end_step", lambda _store: None)
+        with pytest.raises(DpflowError):
+            reserved_and_leased(ledger, "second")
+        assert {run.id for run in ledger.runs("clinic")} >= {"first"}
+        assert "second" not in {run.id for run in ledger.runs("clinic")}

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
+from dpcore import Budget
 from dpcore.errors import BudgetRefused, LedgerDamaged, LedgerError, UsageError
 from dpcore.ledger import AllowanceKind, EventKind, Ledger, loss_accepted, open_ledger
 from dpcore.ledger.chain import canonical, link
@@ -127,6 +129,23 @@ RUNNING: dict[str, Callable[[Ledger], object]] = {
 def test_steward_and_runner_can_do_all_that_a_run_needs(guarded: Guarded, url: str, who: str) -> None:
     with open_ledger(guarded.as_role(url, who)) as ledger:
         whole_run(ledger)
+        whole(ledger)
+
+
+def test_a_runner_pays_for_any_function(
+    guarded: Guarded, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("private", "registry"):
+        monkeypatch.setenv(f"DPFLOW_{name.upper()}", str(tmp_path / name))
+    monkeypatch.setenv("DPFLOW_LEDGER_URL", guarded.as_role(url, "nightly"))
+    clinic = Budget("clinic")
+    with (
+        clinic.reserve(epsilon="3/1000000000000"),
+        clinic.spend("count", unit="row", epsilon="1/1000000000000") as paid,
+    ):
+        assert paid.keep(7) == 7
+    with open_ledger() as ledger:
+        assert ledger.run(ledger.runs("clinic")[-1].id).spent <= 1
         whole(ledger)
 
 
