@@ -101,12 +101,14 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
 
 def coded(frame: pd.DataFrame, name: str) -> Table:
     """Replace each value by its rank."""
-    codes = [
-        np.unique(frame[column].astype(str) if frame[column].dtype == object else frame[column], return_inverse=True)[1]
-        for column in frame
-        if column != PERSON
-    ]
+    codes = [np.unique(_values(frame[column]), return_inverse=True)[1] for column in frame if column != PERSON]
     return Table(name, tuple(code.astype(np.int64) for code in codes), tuple(int(code.max()) + 1 for code in codes))
+
+
+def _values(column: pd.Series) -> Any:
+    return (
+        column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype("string").fillna("").to_numpy(str)
+    )
 
 
 def measure(frame: pd.DataFrame, table: Table, *, limit: str, epsilon: float, delta: float) -> dict[str, Any]:

@@ -145,22 +145,22 @@ def expected_errors(declaration: Declaration, rows: RowsKept, *, currency: Curre
     by_norm = declaration.corrects and currency is not Currency.PURE
 
     def counted(limit: int) -> float:
-        return rows(by_norm_of(limit, shape) if by_norm else limit)
+        return rows(by_norm_of(limit, cells=cells) if by_norm else limit)
 
     for limit, terms in affordable(declaration, currency=currency, rows=counted):
-        noise, lost = column_error(terms, shape), 1 - rows(limit) / whole
+        noise, lost = column_error(terms, shape), 1 - counted(limit) / whole
         squares = columns * (noise**2 + (unlike * lost) ** 2) + ABSOLUTE**2 * cells / counted(limit)
         errors.append(LimitError(limit, math.sqrt(squares)))
     return tuple(errors)
 
 
-def by_norm_of(limit: int, shape: Sequence[int]) -> int:
-    """Return about how many rows of a unit keep the norm of its counts in a column within a limit, if half of the cells share them evenly.
+def by_norm_of(limit: int, *, cells: float) -> int:
+    """Return about how many rows of a unit keep the norm of its counts in a marginal within a limit, if half of the cells share them evenly.
 
-    >>> [by_norm_of(limit, (2, 8, 18)) for limit in (1, 2, 8)]
+    >>> [by_norm_of(limit, cells=8) for limit in (1, 2, 8)]
     [1, 4, 16]
     """
-    return math.floor(limit * min(limit, math.sqrt(max(1.0, median(shape) / 2))))
+    return math.floor(limit * min(limit, math.sqrt(max(1.0, cells / 2))))
 
 
 def chosen_limit(errors: Sequence[LimitError]) -> int:
@@ -221,7 +221,7 @@ def sizes_of(declaration: Declaration, units: NoisyUnits, *, limit: int, currenc
     if not declaration.corrects or not clear or clear[-1][0] <= limit:
         return None
     limited = declaration.limited(limit)
-    most = limit if currency is Currency.PURE else by_norm_of(limit, declaration.universe.shape)
+    most = limit if currency is Currency.PURE else by_norm_of(limit, cells=median(declaration.universe.shape))
     terms = terms_of(limited, strategy_for(limited), currency=currency, rows=max(1, round(units.rows(most))))
     payable = (MOST_NOISE / column_error(terms, declaration.universe.shape)) ** 2
     least = max(LEAST_CLASS, 1 / max(1, math.floor(payable))) * rows

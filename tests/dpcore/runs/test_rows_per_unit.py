@@ -74,7 +74,7 @@ def test_the_limit_grows_with_the_rows_of_a_person_and_with_the_budget(workspace
     poor, rich = (declared(workspace, ("epsilon: 1.0", f"epsilon: {epsilon}")) for epsilon in ("0.2", "8.0"))
     few, many = (20_000, 3000, 1000, 100, 0, 0, 0, 0), (3000, 0, 0, 300, 0, 0, 100, 100)
     found = [[chosen(declaration, *counts) for counts in (few, many)] for declaration in (poor, rich)]
-    assert found == [[1, 1], [4, 64]]
+    assert found == [[1, 1], [4, 32]]
 
 
 def test_of_equal_errors_the_smaller_limit_is_taken() -> None:
