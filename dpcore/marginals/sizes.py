@@ -6,6 +6,7 @@ noisy counts of each column by class. So a marginal of the counted rows is multi
 counted ones. All of it is public, and costs no privacy (docs/decisions/0077).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.marginals.shrinkage import project
+
+TINY = 1e-12
 
 Floats = NDArray[np.float64]
 
@@ -43,6 +46,10 @@ class Sizes:
         """About how many rows there are."""
         return float(sum(self.rows))
 
+    def kept(self, limit: int) -> Floats:
+        """Return about how many rows of each class a limit on the rows of a unit keeps."""
+        return np.asarray(np.minimum(np.array(self.rows), limit * np.array(self.units)))
+
     def counted(self, total: float) -> Floats:
         """Return about how many rows of each class are counted if `total` are: at most so many of each unit, whatever its class.
 
@@ -58,24 +65,26 @@ class Sizes:
         return rows if total >= self.total else rows * np.minimum(1.0, max(most, 1e-9) / own)
 
 
-def shares_by_class(counts: Floats, *, variance: float) -> Floats:
+def shares_by_class(counts: Floats, *, counted: Floats, variance: float) -> Floats:
     """Return each class's shares of the cells of a column, from noisy counts by cell and class.
 
-    A class differs from all together as far as it stands out of the noise (James and Stein 1961).
+    A class differs from all together as far as it stands out of the noise: all of its cells together (James and Stein 1961), or one of them by
+    more than the largest noise of so many cells (the garrote of Breiman 1995 at the threshold of Donoho and Johnstone 1994).
 
     Args:
         counts: A row for each cell, a column for each class.
+        counted: About how many rows of each class are counted.
         variance: The variance of the noise in each count.
     """
     together = project(counts.sum(axis=1), 1.0) if counts.sum() <= 0 else np.maximum(counts.sum(axis=1), 0.0)
     together = together / together.sum()
     shares = np.empty(counts.shape)
-    for place, own in enumerate(counts.T):
-        rows = max(float(own.sum()), 1.0)
+    largest = 2 * math.log(max(len(counts), 2)) * variance
+    for place, (own, rows) in enumerate(zip(counts.T, counted.tolist(), strict=True)):
         apart = own - rows * together
-        squares, expected = float(apart @ apart), (len(own) - 1) * variance
-        apart *= max(0.0, 1 - expected / squares) if squares > 0 else 0.0
-        likely = np.maximum(rows * together + apart, 0.0)
+        squares = np.maximum(apart**2, TINY)
+        kept = max(0.0, 1 - (len(own) - 1) * variance / float(squares.sum()))
+        likely = np.maximum(rows * together + apart * np.maximum(kept, 1 - largest / squares), 0.0)
         shares[:, place] = likely / likely.sum() if likely.sum() > 0 else together
     return shares
 

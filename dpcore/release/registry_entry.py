@@ -146,7 +146,9 @@ def _implementation(draft: Draft, about: AboutSpec) -> dict[str, Any]:
     )
     limit = draft.statement.max_rows_per_unit
     limited = (
-        "" if draft.statement.unit == "row" else f" At most {limit:,} rows of a unit, chosen at random, were kept."
+        ""
+        if draft.statement.unit == "row" or draft.statement.by_norm
+        else f" At most {limit:,} rows of a unit, chosen at random, were kept."
     )
     made_by = ", ".join(f"{name} {number}" for name, number in draft.statement.versions.items())
     sentences = {

@@ -116,6 +116,8 @@ def _rows(stage: Stage, reading: Reading) -> tuple[Stage, Histogram]:
 def _check_total(stage: Stage, _: Curator, answers: Sequence[Measurement]) -> Stage:
     """End the run if the number of rows is not the expected one."""
     total, expected = NoisyTotal.of(answers), stage.declaration.spec.privacy.expect_rows
+    if (sizes := stage.declaration.sizes) is not None:
+        total = total.of_all(sizes, limit=stage.declaration.protection.rows_per_unit)
     if expected is not None and total.is_outside(expected):
         stage.end()
         raise RowsUnexpected(unexpected_sentence(stage.declaration, total, expected=expected))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from dpcore.marginals.measurements import LEAST_NOISE, Measurement
+from dpcore.marginals.sizes import Sizes
 from dpcore.release.statement import FAINT
 from dpcore.runs.causes import causes_of_few_rows, causes_of_many_rows
 from dpcore.spec import Declaration
@@ -37,6 +38,12 @@ class NoisyTotal:
         precisions = [1 / (max(marginal.noise, LEAST_NOISE) ** 2 * marginal.values.size) for marginal in whole]
         rows = fmean((float(marginal.values.sum()) for marginal in whole), weights=precisions)
         return cls(rows, noise=1 / math.sqrt(math.fsum(precisions)))
+
+    def of_all(self, sizes: Sizes, *, limit: int) -> "NoisyTotal":
+        """Return the number of all rows, if this is that of the rows that a limit on the rows of a unit keeps."""
+        ratio = sizes.total / float(sizes.kept(limit).sum())
+        rows = ratio * self.rows
+        return NoisyTotal(rows, noise=math.hypot(ratio * self.noise, rows * sizes.deviation))
 
     @property
     def margin(self) -> float:

@@ -229,7 +229,9 @@ class Synthesis:
             "" if single else "s",
             stage.declaration.protection.unit,
             "counts" if single else "count",
-            "" if chosen.sizes is None else " in a cell, and counts are corrected to those of all rows",
+            ""
+            if chosen.sizes is None
+            else ", as a norm of its counts if noise is Gaussian; counts are corrected to those of all rows",
             chosen.words,
         )
         if stage.reading is not None:

@@ -178,7 +178,8 @@ class Declaration:
         """Whether the release describes all rows, although only some rows of a unit with many are counted (docs/decisions/0077)."""
         privacy = self.spec.privacy
         chooses = privacy.max_rows_per_unit == AUTO and not self.kept_only
-        return chooses and privacy.weight is None and self.spec.persons is None and self.strategy.name != "pmw"
+        alone = self.spec.persons is None and self.spec.blocks is None
+        return chooses and alone and privacy.weight is None and self.strategy.name != "pmw"
 
     def limited(self, rows_per_unit: int, *, sizes: Sizes | None = None) -> "Declaration":
         """Return the declaration with the chosen limit on the rows of a unit. A declared limit stays as it is."""

@@ -81,7 +81,7 @@ class PrivacySpec(SpecPart):
     )
     expect_rows: Annotated[tuple[RowCount, RowCount], Field(strict=False)] | None = Field(
         None,
-        description="the minimum and maximum number of rows expected to count, after `max_rows_per_unit`, such as [20000, 200000]: the run first measures the total, for a fiftieth of the budget, "
+        description="the minimum and maximum number of rows expected to count, after a declared `max_rows_per_unit`, such as [20000, 200000]: the run first measures the total, for a fiftieth of the budget, "
         "and stops if the noisy total lies outside",
     )
     lose: Annotated[Finite, BeforeValidator(_share)] | None = Field(

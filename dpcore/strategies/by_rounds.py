@@ -315,7 +315,7 @@ class ByRounds(Strategy):
             if share:
                 classes = 1 if self._whole is None else self._whole.classes
                 return measured.noise / math.sqrt(classes) * math.pow(share / self._rest(self._first), self._power)
-        return self._early_counts.alone or 0.0
+        return (self._early_counts.alone or 0.0) * (1.0 if self._whole is None else self._whole.ratio)
 
     @property
     def _power(self) -> float:

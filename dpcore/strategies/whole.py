@@ -1,5 +1,6 @@
 """Counts of all rows, from counts of the rows that a limit on units leaves (docs/decisions/0077)."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +10,9 @@ from dpcore.marginals.measurements import Measurement
 from dpcore.marginals.resolutions import Resolutions
 from dpcore.marginals.sizes import Floats, Sizes, ratios, shares_by_class
 from dpcore.marginals.workload import Axes
+
+CLEARLY = 10.0
+"""Standard deviations of noise above which the number of a class's rows is known well enough by its own counts."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Whole:
     def __init__(self, sizes: Sizes, resolutions: Resolutions, *, limit: int) -> None:
         self._sizes, self._resolutions = sizes, resolutions
         self._rows = np.array(sizes.rows)
-        self._kept = self._rows * np.minimum(1.0, limit * np.array(sizes.units) / self._rows)
+        self._kept = sizes.kept(limit)
         self._by_class: dict[
             int, tuple[Floats, float]
         ] = {}  # of each column: noisy counts by class, and their variance
@@ -61,11 +65,12 @@ class Whole:
                 variance * its_variance / together,
             )
         self._by_class[axis] = counts, variance
-        self._shares[axis] = shares_by_class(counts, variance=variance)
-        return self._corrected(
-            replace(measured, values=measured.values.sum(axis=1), noise=measured.noise * self._sizes.classes**0.5),
-            np.maximum(measured.values.sum(axis=0), 1.0),
-        )
+        # As many rows of each class as its noisy counts say if that is clear, and otherwise as many as the total lets expect.
+        likely, found = self._sizes.counted(max(float(counts.sum()), 1.0)), counts.sum(axis=0)
+        counted = np.where(found > CLEARLY * math.sqrt(len(counts) * variance), found, likely)
+        self._shares[axis] = shares_by_class(counts, counted=counted, variance=variance)
+        summed = replace(measured, values=measured.values.sum(axis=1), noise=measured.noise * self._sizes.classes**0.5)
+        return self._corrected(summed, counted)
 
     def marginal(self, measured: Measurement) -> Measurement:
         """Return counts of all rows in a marginal, from its counts of the counted rows."""

@@ -42,7 +42,13 @@ STILL_UNLIKE = 0.05
 """Likewise, where counts are corrected by the classes of sizes: it was 0.04 to 0.1 on visits and on blood tests (docs/decisions/0077)."""
 
 LEAST_CLASS = 0.05
-"""The least share of the rows that a class of sizes has."""
+"""The least share of the rows that the last class of sizes has."""
+
+WIDEST = 2
+"""The most rows of a unit in a class of sizes, in units of the fewest."""
+
+USUAL_CLASSES = 3
+"""So many classes of sizes there usually are, if none are known."""
 
 MOST_NOISE = 0.1
 """The largest expected L1 error of a column, as a share of the rows, at which it is counted by class: noise grows with the root of the classes."""
@@ -129,29 +135,52 @@ def column_error(terms: Terms, shape: Sequence[int]) -> float:
     return mean(terms.error(cells, terms.first_noise(place)) for place, cells in enumerate(shape))
 
 
-def expected_errors(declaration: Declaration, rows: RowsKept, *, currency: Currency) -> tuple[LimitError, ...]:
+def expected_errors(
+    declaration: Declaration,
+    rows: RowsKept,
+    *,
+    currency: Currency,
+    classes: Callable[[int], int] = lambda _: USUAL_CLASSES,
+) -> tuple[LimitError, ...]:
     """Return the expected workload error under each limit that the budget can pay. There are none if no rows are known.
 
     Three independent errors add up as squares, in a marginal of w columns: the noise of the first measurements of a column and the error
     from lost rows, each sqrt(w) times that of one column, and the sampling error of the kept rows in a marginal of median size.
+
+    Args:
+        declaration: The declaration.
+        rows: Returns about how many rows a limit keeps.
+        currency: The account's currency.
+        classes: Returns how many classes of sizes correct the counts under a limit.
     """
     whole = rows(BEYOND)
     if not whole:
         return ()
     marginals, shape = declaration.workload.marginals, declaration.universe.shape
     columns = mean(len(axes) for axes in marginals)
-    cells = median(math.prod(shape[axis] for axis in axes) for axes in marginals)
-    errors, unlike = [], STILL_UNLIKE if declaration.corrects else UNLIKE
-    by_norm = declaration.corrects and currency is not Currency.PURE
+    cells, typical = (
+        median(math.prod(shape[axis] for axis in axes) for axes in sets)
+        for sets in (marginals, declaration.workload.parts())
+    )
 
-    def counted(limit: int) -> float:
-        return rows(by_norm_of(limit, cells=cells) if by_norm else limit)
+    def by_norm(limit: int) -> float:
+        return rows(by_norm_of(limit, cells=typical) if currency is not Currency.PURE else limit)
 
-    for limit, terms in affordable(declaration, currency=currency, rows=counted):
-        noise, lost = column_error(terms, shape), 1 - counted(limit) / whole
-        squares = columns * (noise**2 + (unlike * lost) ** 2) + ABSOLUTE**2 * cells / counted(limit)
+    corrected = dict(affordable(declaration, currency=currency, rows=by_norm)) if declaration.corrects else {}
+    errors = []
+    for limit, terms in affordable(declaration, currency=currency, rows=rows):
+        kept, counted, unlike = terms, rows(limit), UNLIKE
+        if limit in corrected and pays_for(classes(limit), terms, shape):
+            kept, counted, unlike = corrected[limit], by_norm(limit), STILL_UNLIKE
+        noise, lost = column_error(kept, shape), 1 - counted / whole
+        squares = columns * (noise**2 + (unlike * lost) ** 2) + ABSOLUTE**2 * cells / counted
         errors.append(LimitError(limit, math.sqrt(squares)))
     return tuple(errors)
+
+
+def pays_for(classes: int, terms: Terms, shape: Sequence[int]) -> bool:
+    """Return whether columns can be counted by so many classes of sizes, with noise that grows with the root of their number."""
+    return column_error(terms, shape) * math.sqrt(classes) <= MOST_NOISE
 
 
 def by_norm_of(limit: int, *, cells: float) -> int:
@@ -176,7 +205,7 @@ def chosen_limit(errors: Sequence[LimitError]) -> int:
 class NoisyUnits:
     """Noisy numbers of units by bucket of their rows, with the standard deviation of their noise.
 
-    >>> units = NoisyUnits((900, 100, -3, 5, 0, 2, 1, *[0] * 7), noise=4.0)
+    >>> units = NoisyUnits((900, 100, -3, 5, 0, 2, 1, *[0] * 15), noise=4.0)
     >>> units.rows(1), units.rows(2)
     (1000.0, 1100.0)
     """
@@ -196,7 +225,7 @@ class NoisyUnits:
     def clear(self) -> Iterator[tuple[int, int]]:
         """Yield the buckets that stand out of the noise: the rows of their units, and the number of units.
 
-        >>> list(NoisyUnits((100, 12, 11, 0, 23, 0, 24, *[0] * 7), noise=4.0).clear())
+        >>> list(NoisyUnits((100, 12, 11, 0, 23, 0, 24, *[0] * 15), noise=4.0).clear())
         [(1, 100), (2, 12), (64, 24)]
         """
         last: int | None = None
@@ -206,9 +235,39 @@ class NoisyUnits:
                 last = place
                 yield typical, count
 
+    def classes(self, limit: int) -> list[list[tuple[int, int]]]:
+        """Return the clear buckets in classes: units with at most `limit` rows, and others whose numbers of rows differ little.
+
+        A last class with few of the rows is joined to the one before.
+
+        >>> [[rows for rows, _ in own] for own in NoisyUnits((0, 90, 80, 70, 60, 50, 40, *[0] * 15), noise=1.0).classes(4)]
+        [[2, 4], [8, 16], [32, 64]]
+        """
+        classes: list[list[tuple[int, int]]] = []
+        for typical, count in self.clear():
+            fits = classes and typical <= max(limit, WIDEST * classes[-1][0][0] * (classes[-1][0][0] > limit))
+            if not fits:
+                classes.append([])
+            classes[-1].append((typical, count))
+        while len(classes) > 1 and sum(map(math.prod, classes[-1])) < LEAST_CLASS * self.rows(BEYOND):
+            few = classes.pop()
+            classes[-1].extend(few)
+        return classes
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the estimated number of rows: by noise, by random edges, and by the first bucket that does not stand out."""
+        clear = list(self.clear())
+        noise = max(self.noise, LEAST_NOISE)
+        squares = [(typical * noise) ** 2 + count * typical**2 / 6 * (typical > 1) for typical, count in clear]
+        above = TYPICAL[min(TYPICAL.index(clear[-1][0]) + 1, len(TYPICAL) - 1)] if clear else 0
+        return math.sqrt(math.fsum([*squares, (CLEAR * noise * above / 2) ** 2]))
+
 
 def sizes_of(declaration: Declaration, units: NoisyUnits, *, limit: int, currency: Currency) -> Sizes | None:
-    """Return the classes of sizes by which counts of kept rows become counts of all; None if no rows are lost, or nothing is known of them.
+    """Return the classes of sizes by which counts of kept rows become counts of all.
+
+    There are none if no rows are lost, or if the budget cannot pay for telling the classes apart: then the release is about the kept rows.
 
     Args:
         declaration: The granted declaration, before discovery.
@@ -216,29 +275,19 @@ def sizes_of(declaration: Declaration, units: NoisyUnits, *, limit: int, currenc
         limit: The chosen limit.
         currency: The account's currency.
     """
-    clear = list(units.clear())
-    rows = math.fsum(typical * count for typical, count in clear)
+    clear, classes = list(units.clear()), units.classes(limit)
     if not declaration.corrects or not clear or clear[-1][0] <= limit:
         return None
     limited = declaration.limited(limit)
-    most = limit if currency is Currency.PURE else by_norm_of(limit, cells=median(declaration.universe.shape))
-    terms = terms_of(limited, strategy_for(limited), currency=currency, rows=max(1, round(units.rows(most))))
-    payable = (MOST_NOISE / column_error(terms, declaration.universe.shape)) ** 2
-    least = max(LEAST_CLASS, 1 / max(1, math.floor(payable))) * rows
-    ends: list[int] = []
-    classes: list[list[tuple[int, int]]] = [[]]
-    left = rows
-    for typical, count in clear:
-        classes[-1].append((typical, count))
-        left -= typical * count
-        if sum(map(math.prod, classes[-1])) >= least and left >= least:
-            ends.append(typical)
-            classes.append([])
+    terms = terms_of(limited, strategy_for(limited), currency=currency, rows=max(1, round(units.rows(limit))))
+    if not pays_for(len(classes), terms, declaration.universe.shape):
+        return None
+    rows = units.rows(BEYOND)
     return Sizes(
-        ends=tuple(ends),
+        ends=tuple(own[-1][0] for own in classes[:-1]),
         rows=tuple(math.fsum(map(math.prod, own)) for own in classes),
         units=tuple(math.fsum(count for _, count in own) for own in classes),
-        deviation=units.noise * math.hypot(*(typical for typical, _ in clear)) / rows,
+        deviation=units.deviation / rows,
     )
 
 
@@ -256,12 +305,21 @@ def choice_of(declaration: Declaration, units: NoisyUnits, *, currency: Currency
         currency: The account's currency.
         spent: The price of the histogram, as a share of the run's budget.
     """
-    limit = chosen_limit(expected_errors(declaration, units.rows, currency=currency))
+    errors = expected_errors(
+        declaration, units.rows, currency=currency, classes=lambda limit: len(units.classes(limit))
+    )
+    limit = chosen_limit(errors)
     # Units in the last bucket have at least so many rows: the share that is lost is stated as a lower bound, not as a guess.
     whole = units.rows(EDGES[-1] + 1)
     lost = 1 - units.rows(limit) / whole if whole else None
     by_bucket = dict(zip(BUCKETS, units.counts, strict=True))
     sizes = sizes_of(declaration, units, limit=limit, currency=currency)
     return ChosenLimit(
-        rows=limit, of=AUTO_LIMITS, spent=spent, noise=units.noise, units=by_bucket, lost=lost, sizes=sizes
+        rows=limit,
+        of=AUTO_LIMITS,
+        spent=spent,
+        noise=units.noise,
+        units=by_bucket,
+        lost=None if sizes else lost,
+        sizes=sizes,
     )

@@ -16,8 +16,8 @@ from dpcore.tables.ingest.coded import Coded, Weights, first_rows
 from dpcore.tables.ingest.draws import Words
 from dpcore.universe import Categorical, CompactCodes, Universe
 
-EDGES = tuple(1 << power for power in range(13))
-"""The numbers of rows at which units are counted: 1, 2, 4, ..., 4096. Units with more are counted together."""
+EDGES = tuple(1 << power for power in range(21))
+"""The numbers of rows at which units are counted: 1, 2, 4, ..., 1048576. Units with more are counted together."""
 
 
 def bucket_names(edges: Sequence[int]) -> tuple[str, ...]:
@@ -71,10 +71,10 @@ def bucketed(coded: Coded, *, edges: Sequence[int] = EDGES) -> Coded:
     """Return the bucket of each unit's number of rows, and nothing else.
 
     >>> ids = np.arange(10, dtype=np.uint64).reshape(5, 2)
-    >>> sums, draws = np.array([1, 4, 6, 6, 9000], dtype=np.uint64), np.array([0, 0, 0, (1 << 32) - 1, 0], dtype=np.uint64)
+    >>> sums, draws = np.array([1, 4, 6, 6, 1 << 21], dtype=np.uint64), np.array([0, 0, 0, (1 << 32) - 1, 0], dtype=np.uint64)
     >>> units = Coded([np.zeros(5, dtype=np.uint8)], weights=sums, ids=ids, draws=draws)
     >>> bucketed(units).codes[0].tolist()
-    [0, 2, 3, 2, 13]
+    [0, 2, 3, 2, 21]
     """
     if coded.weights is None or coded.draws is None:
         raise UsageError("records without weights have no bucket; join them by unit first")

@@ -74,7 +74,7 @@ def test_the_limit_grows_with_the_rows_of_a_person_and_with_the_budget(workspace
     poor, rich = (declared(workspace, ("epsilon: 1.0", f"epsilon: {epsilon}")) for epsilon in ("0.2", "8.0"))
     few, many = (20_000, 3000, 1000, 100, 0, 0, 0, 0), (3000, 0, 0, 300, 0, 0, 100, 100)
     found = [[chosen(declaration, *counts) for counts in (few, many)] for declaration in (poor, rich)]
-    assert found == [[1, 1], [4, 32]]
+    assert found == [[1, 1], [4, 64]]
 
 
 def test_of_equal_errors_the_smaller_limit_is_taken() -> None:
@@ -326,7 +326,7 @@ def test_answers_are_about_all_rows_with_intervals_that_know_how_uncertain_their
     release = open_release(outcome.release)
     table = answer(release, "select count(*) from visits")
     low, high = (float(table[end].to_numpy()[0]) for end in ("count_low", "count_high"))
-    assert 0 < release.sizes_deviation < 0.1
+    assert 0 < release.sizes_deviation < 0.2
     assert high - low > 3 * release.sizes_deviation * outcome.rows
     assert low < len(pd.read_csv("visits.csv")) < high
     assert release.limit is None
