@@ -691,7 +691,7 @@ SETTINGS: tuple[Setting, ...] = (
         ("open_online",),
         Currency.PURE,
     ),
-    Setting("report", (AUTO,), (NOBODY, ALONE * 20), report, ("run", "report")),
+    Setting("report", (AUTO, TOGETHER), (NOBODY, ALONE * 20), report, ("run", "report")),
     Setting(
         "report, a person is replaced",
         (REPLACED, ADAPTIVE),

@@ -289,8 +289,8 @@ def noise_for_what_is_there() -> AbstractContextManager[None]:
     """Add noise only to counts above 0, as if it were drawn for the values that were met."""
     stated = Curator._marginal_mechanism  # noqa: SLF001  which is the fault
 
-    def sparse(curator: Curator, share: Fraction) -> Any:
-        noise: Any = stated(curator, share)
+    def sparse(curator: Curator, share: Fraction, **way: bool) -> Any:
+        noise: Any = stated(curator, share, **way)
         return Variant(stated=noise, drawn=lambda counts: np.where(counts > 0, noise.draw(counts), 0))
 
     return _replaced(Curator, "_marginal_mechanism", sparse)
@@ -300,8 +300,8 @@ def _exactly(steps: str) -> Any:
     """Return a replacement of `Curator.measure_marginal` that charges for steps that begin so, and returns their exact counts."""
     measure = Curator.measure_marginal
 
-    def exact(curator: Curator, step: str, axes: Axes, *, share: Fraction) -> Measurement:
-        measured, received = measure(curator, step, axes, share=share), curator._received  # noqa: SLF001  which is the fault
+    def exact(curator: Curator, step: str, axes: Axes, *, share: Fraction, **way: bool) -> Measurement:
+        measured, received = measure(curator, step, axes, share=share, **way), curator._received  # noqa: SLF001  which is the fault
         if received is None or not step.startswith(steps):
             return measured
         return replace(measured, values=received[0].marginal(axes).copy())
@@ -443,10 +443,10 @@ def checked_for_nothing() -> AbstractContextManager[None]:
     """Check that a table is unchanged by its exact counts, for nothing, and learn from these."""
     measure = Curator.measure_marginal
 
-    def exact(curator: Curator, step: str, axes: Axes, *, share: Fraction) -> Measurement:
+    def exact(curator: Curator, step: str, axes: Axes, *, share: Fraction, **way: bool) -> Measurement:
         received, ledger = curator._received, curator._ledger  # noqa: SLF001  which is the fault
         if received is None or len(ledger.runs("canaries")) == 1:
-            return measure(curator, step, axes, share=share)
+            return measure(curator, step, axes, share=share, **way)
         return Measurement(step, axes, None, received[0].marginal(axes).copy(), curator.expected_noise(share))
 
     return _replaced(Curator, "measure_marginal", exact)
