@@ -42,6 +42,8 @@ PARTS = (
     "tests/flows/tasks/test_guard.py",
     "tests/flows/tasks/test_private_task.py",
     "tests/flows/tasks/test_refusals.py",
+    "tests/flows/test_budgeted_tasks.py",
+    "tests/flows/test_budget_page.py",
     "tests/benchmarks/test_overhead.py",
 )
 """The files with tests that share one quiet Prefect server, in two halves."""
