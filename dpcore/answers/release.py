@@ -69,14 +69,18 @@ class Release:
     @property
     def sizes_deviation(self) -> float:
         """The relative standard deviation of the number of rows, if it was estimated by the sizes of units; else 0."""
-        chosen = (self.manifest.get("privacy") or {}).get("chosen_limit") or {}
-        sizes = chosen.get("sizes")
-        return 0.0 if sizes is None else float(sizes["deviation"])
+        return float(self._sizes["deviation"]) if self.describes_all else 0.0
 
     @property
     def describes_all(self) -> bool:
         """Whether it describes all rows, although only some rows of a unit with many were counted."""
-        return ((self.manifest.get("privacy") or {}).get("chosen_limit") or {}).get("sizes") is not None
+        return bool(self._sizes)
+
+    @property
+    def _sizes(self) -> Mapping[str, Any]:
+        """The classes of sizes by which its counts were corrected; none if they were not."""
+        chosen = (self.manifest.get("privacy") or {}).get("chosen_limit") or {}
+        return chosen.get("sizes") or {}
 
     @property
     def parts(self) -> int:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from dpcore.marginals.shrinkage import project
 
-TINY = 1e-12
-
 Floats = NDArray[np.float64]
+
+TINY = 1e-12  # so that nothing is divided by 0
 
 
 @dataclass(frozen=True)

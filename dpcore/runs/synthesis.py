@@ -12,6 +12,7 @@ from dpcore.curator.curator import Curator
 from dpcore.errors import DpflowError, TableChanged, UsageError
 from dpcore.ledger import Account, Ledger, Run
 from dpcore.object_store import AnyPath
+from dpcore.privacy.accounting import Currency
 from dpcore.release import (
     Persons,
     SyntheticRows,
@@ -222,18 +223,13 @@ class Synthesis:
         """Buy a noisy histogram of the rows per unit before anything else, and choose by it how many of them count."""
         self.stage = stage = LIMIT.take(self.stage, self.curator)
         chosen = made(stage.chosen_limit, "the limit was not chosen")
-        single = chosen.rows == 1
-        progress.info(
-            "at most %s row%s of each %s %s%s, %s",
-            f"{chosen.rows:,}",
-            "" if single else "s",
-            stage.declaration.protection.unit,
-            "counts" if single else "count",
-            ""
-            if chosen.sizes is None
-            else ", as a norm of its counts if noise is Gaussian; counts are corrected to those of all rows",
-            chosen.words,
-        )
+        single, unit = chosen.rows == 1, stage.declaration.protection.unit
+        counts = f"row{'' if single else 's'} of each {unit} {'counts' if single else 'count'}"
+        if chosen.sizes is not None and stage.paid_by.account.currency is not Currency.PURE:
+            counts = f"is the norm of the counts of each {unit}"
+        progress.info("at most %s %s, %s", f"{chosen.rows:,}", counts, chosen.words)
+        if chosen.sizes is not None:
+            progress.info("counts are corrected to those of all rows, by %d classes of sizes", chosen.sizes.classes)
         if stage.reading is not None:
             self._warn(stage.declaration, counted=rows_kept(chosen))
 

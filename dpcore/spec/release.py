@@ -67,7 +67,7 @@ class PrivacySpec(SpecPart):
     max_rows_per_unit: int | Literal["auto"] = Field(
         1,
         description="how many rows of a person are kept, chosen uniformly at random; all noise grows with it; `auto`: a number from 1 to 64, "
-        "chosen by a noisy histogram of the rows per person, for a twenty-fifth of the budget; the release then describes all rows, not only those kept",
+        "chosen by a noisy histogram of the rows per person, for a twenty-fifth of the budget; the release then describes all rows, if that budget tells sizes apart",
     )
     weight: WeightSpec | None = Field(
         None, description="a column that gives how many times each row counts; default: once"

@@ -41,9 +41,8 @@ class Whole:
         self._sizes, self._resolutions = sizes, resolutions
         self._rows = np.array(sizes.rows)
         self._kept = sizes.kept(limit)
-        self._by_class: dict[
-            int, tuple[Floats, float]
-        ] = {}  # of each column: noisy counts by class, and their variance
+        # Of each column: noisy counts by class, and their variance.
+        self._by_class: dict[int, tuple[Floats, float]] = {}
         self._shares: dict[int, Floats] = {}
         self.ratio = 1.0
         """Of all rows to the counted ones, in the last measurement."""

@@ -23,41 +23,38 @@ def bound(coded: Coded, *, rows_per_unit: int) -> Coded:
     """Keep the `rows_per_unit` rows of each unit with the smallest draws, or all its rows if there are fewer.
 
     Draws order all rows of a unit. Bounding parts of the rows first and then the joined result gives the same rows as bounding all of
-    them at once.
-    """
-    if coded.ids is None or coded.draws is None:
-        raise UsageError("rows without ids and draws cannot be bounded; code them by unit")
-    ties = (*coded.codes, *(() if coded.weights is None else (coded.weights,)))
-    return coded.take(smallest_draws(coded.ids, coded.draws, rows_per_unit=rows_per_unit, ties=ties))
-
-
-def bound_and_seen(coded: Coded, *, rows_per_unit: int) -> Coded:
-    """Keep the same rows, and note with each unit how many rows it has in all. Bounding parts first does not change the result.
+    them at once. If rows say how many rows they stand for, the first kept row of a unit also stands for those that are left out.
 
     >>> ids = np.array([[7, 1], [8, 1], [7, 1], [7, 1]], dtype=np.uint64)
     >>> codes, draws = [np.arange(4, dtype=np.uint8)], np.array([4, 1, 3, 2], dtype=np.uint64)
     >>> rows = Coded(codes, weights=None, ids=ids, draws=draws, seen=np.ones(4, dtype=np.uint64))
-    >>> kept = bound_and_seen(rows, rows_per_unit=2)
+    >>> kept = bound(rows, rows_per_unit=2)
     >>> kept.codes[0].tolist(), kept.seen.tolist()
     ([1, 2, 3], [1, 2, 1])
     """
-    if coded.ids is None or coded.draws is None or coded.seen is None:
+    if coded.ids is None or coded.draws is None:
         raise UsageError("rows without ids and draws cannot be bounded; code them by unit")
-    order = np.lexsort((coded.ids[:, 1], coded.ids[:, 0]))
+    ties = (*coded.codes, *(() if coded.weights is None else (coded.weights,)))
+    places = smallest_draws(coded.ids, coded.draws, rows_per_unit=rows_per_unit, ties=ties)
+    kept = coded.take(places)
+    if coded.seen is not None:
+        kept.seen = _seen(coded.ids, coded.seen, kept=places)
+    return kept
+
+
+def _seen(ids: HashedIds, seen: Column, *, kept: Places) -> Column:
+    """Return how many rows each kept row stands for."""
+    order = np.lexsort((ids[:, 1], ids[:, 0]))
     unit = np.empty(len(order), dtype=np.intp)
-    unit[order] = np.cumsum(first_rows(coded.ids[order])) - 1
-    ties = coded.codes
-    kept = smallest_draws(coded.ids, coded.draws, rows_per_unit=rows_per_unit, ties=ties)
-    left = np.ones(len(order), dtype=np.bool_)
-    left[kept] = False
-    units = int(unit.max(initial=-1)) + 1
-    lost = np.zeros(units, dtype=np.uint64)
-    np.add.at(lost, unit[left], coded.seen[left].astype(np.uint64))
-    bounded = coded.take(kept)
+    unit[order] = np.cumsum(first_rows(ids[order])) - 1
+    left_out = seen.copy()
+    left_out[kept] = 0
+    lost = np.zeros(int(unit.max(initial=-1)) + 1, dtype=np.uint64)
+    np.add.at(lost, unit, left_out)
     owners, firsts = np.unique(unit[kept], return_index=True)
-    seen = coded.seen[kept].astype(np.uint64)
-    seen[firsts] += lost[owners]
-    return Coded(bounded.codes, weights=bounded.weights, ids=bounded.ids, draws=bounded.draws, seen=seen)
+    stands_for = seen[kept]
+    stands_for[firsts] += lost[owners]
+    return stands_for
 
 
 def ranked(coded: Coded, *, ends: Sequence[int]) -> Coded:

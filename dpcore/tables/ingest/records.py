@@ -13,7 +13,7 @@ import pyarrow as pa
 from dpcore.privacy.protection import Protection
 from dpcore.private import Private
 from dpcore.tables.ingest.agreement import agreed
-from dpcore.tables.ingest.bounding import bound, bound_and_seen, ranked
+from dpcore.tables.ingest.bounding import bound, ranked
 from dpcore.tables.ingest.coded import Coded, Weights
 from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws
@@ -171,11 +171,7 @@ class Coder:
 
 def reduced(coded: Coded, coding: Coding) -> Coded:
     """Keep the rows of each unit that may count, or join its records. Reducing parts of the rows first does not change the result."""
-    if coding.edges is not None:
-        return tallied(coded)
-    if coding.ends is not None:
-        return bound_and_seen(coded, rows_per_unit=coding.reach)
-    return bound(coded, rows_per_unit=coding.protection.rows_per_unit)
+    return bound(coded, rows_per_unit=coding.reach) if coding.edges is None else tallied(coded)
 
 
 def finished(coded: Coded, coding: Coding) -> Coded:
